@@ -1,0 +1,1 @@
+"""Zaia: the durable engine around customer-service agents. See DESIGN in the README."""

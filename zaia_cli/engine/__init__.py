@@ -1,0 +1,1 @@
+"""Floor 4: durable orchestration: intake, worker, delivery, recovery."""

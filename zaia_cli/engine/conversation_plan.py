@@ -1,0 +1,418 @@
+"""What inbound events change in one conversation, decided under its lock.
+
+Idea: pure bookkeeping: the hot row, the open items and the events go in; rows to write come out. Invariant: ``seq`` is
+gapless and counts new inbound messages only; a burst joins the pending item; what a person owns or an approval holds
+opens nothing. Tested through the real intake in ``tests/engine/test_intake.py`` and ``test_cases.py``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+from zaia_cli.core.config import Config
+from zaia_cli.core.ids import new_id, new_reference
+from zaia_cli.core.inbound import Message, MessageEdit, MessageRevoke, Reaction
+from zaia_cli.core.priority import ClassDecision, band, decide_class, higher
+from zaia_cli.core.text import is_thanks
+
+__all__ = ["Changes", "ConversationPlan"]
+
+Row = dict[str, Any]
+
+
+@dataclass(slots=True)
+class Changes:
+    """Rows to write for all conversations of one transaction, by statement."""
+
+    messages: list[Row] = field(default_factory=list)
+    revised: list[Row] = field(default_factory=list)
+    new_items: list[Row] = field(default_factory=list)
+    extended_items: list[Row] = field(default_factory=list)
+    cancelled_items: list[Row] = field(default_factory=list)
+    hot: list[Row] = field(default_factory=list)
+    touched: list[Row] = field(default_factory=list)
+    changes: list[Row] = field(default_factory=list)
+    notices: list[Row] = field(default_factory=list)
+    stale: list[UUID] = field(default_factory=list)
+    events: list[Row] = field(default_factory=list)
+    alerts: list[Row] = field(default_factory=list)
+    report: list[Row] = field(default_factory=list)
+
+
+class ConversationPlan:
+    """One locked conversation and what happens to it.
+
+    Args:
+        organization_id: The company.
+        head: Row of ``intake.lock_conversations``.
+        items: Its rows of ``intake.open_items``.
+        settings: The organization's settings.
+        config: Coalescing, staleness and promises.
+        trace_id: Of this intake.
+    """
+
+    def __init__(
+        self, organization_id: str, head: Row, items: list[Row], settings: Row, config: Config, trace_id: str
+    ) -> None:
+        self.organization_id = organization_id
+        self.id: UUID = head["conversation_id"]
+        self.head = head
+        self.now: datetime = head["now"]
+        self.settings = settings
+        self.config = config
+        self.trace_id = trace_id
+        self.pending = next((item for item in items if item["state"] == "pending"), None)
+        self.held = next((item for item in items if item["state"] != "pending"), None)
+        self._is_new_item = False
+        self._decision = ClassDecision("background")
+        self._texts: dict[str, Row] = {}
+        self._live: dict[UUID, int] = {}
+        self._last_customer_at: datetime | None = None
+        self._address: str | None = None
+        self._reopened = False
+
+    @property
+    def is_leased(self) -> bool:
+        return self.head["token"] is not None
+
+    def load(self, known: list[Row], unanswered: list[Row]) -> None:
+        """Give the plan the stored messages that edits and revokes refer to, and what is unanswered."""
+        self._texts = {row["provider_id"]: row for row in known}
+        self._live = {row["id"]: row["seq"] for row in unanswered}
+
+    def add_message(self, message: Message, early: list[Row], duplicate: Row | None, request_key: str | None, out: Changes) -> None:
+        """Number and keep a new message; join, open or skip an item.
+
+        Args:
+            message: The message; its receipt is new.
+            early: Edits and revokes that came before it, oldest first.
+            duplicate: An earlier item with the same request key (channels without ids).
+            request_key: Key to store with a new item, if the message had no id.
+            out: Where rows go.
+        """
+        self.head["seq"] += 1
+        seq = self.head["seq"]
+        text, revisions, deleted_at = _apply_early(message, early)
+        is_revoked = deleted_at is not None
+        wants_turn = message.starts_turn and not is_revoked and duplicate is None
+        if self.head["state"] == "resolved" and wants_turn and is_thanks(text):
+            wants_turn = False
+        is_stale = wants_turn and (self.now - message.sent_at).total_seconds() > self.config.intake.stale_after_s
+        row = {
+            "organization_id": self.organization_id,
+            "id": new_id(),
+            "conversation_id": self.id,
+            "seq": seq,
+            "after_seq": seq,
+            "role": "customer",
+            "kind": message.kind,
+            "text": text,
+            "provider_id": message.provider_id,
+            "reply_to": message.reply_to,
+            "author": message.party.name or "",
+            "starts_turn": wants_turn,
+            "fields": message.fields,
+            "revisions": revisions,
+            "deleted_at": deleted_at,
+            "raw": message.raw,
+            "sent_at": message.sent_at,
+        }
+        out.messages.append(row)
+        if message.provider_id:
+            self._texts[message.provider_id] = row
+        self._address = message.party.address
+        self._last_customer_at = max(filter(None, (self._last_customer_at, message.sent_at)))
+        item: Row | None = None
+        if wants_turn:
+            self._live[row["id"]] = seq
+            self.head["last_in"] = seq
+            if self.head["state"] == "resolved":
+                self._reopened = True
+            if is_stale and self.head["owner"] == "agent":
+                out.stale.append(self.id)
+            elif self.head["owner"] == "agent":
+                item = self._join_or_open(message, text, request_key, out)
+        elif duplicate is not None:
+            item = self._note_duplicate(duplicate, message, out)
+        out.report.append(
+            {
+                "reference": item and item["reference"],
+                "conversation": self.id,
+                "class": item and item.get("class"),
+                "message_id": message.provider_id,
+                "seq": seq,
+                "state": item and item.get("state", "pending"),
+                "result": duplicate and duplicate.get("result"),
+            }
+        )
+
+    def _join_or_open(self, message: Message, text: str, request_key: str | None, out: Changes) -> Row:
+        decision = decide_class(
+            self.settings.get("priority_rules") or (), channel=message.channel, text=text, fields=message.fields
+        )
+        if self.held is not None and self.held["state"] == "waiting_approval":
+            self.held["last_seq"] = self.head["seq"]
+            self.held["touched"] = True
+            return self.held
+        source = message.provider_id
+        if self.pending is None:
+            self.pending = self._open(message, decision, source, request_key)
+            self._is_new_item = True
+        else:
+            current = ClassDecision(self.pending["class"], self.pending["class_rule"])
+            chosen = higher(current, decision)
+            if chosen is not current and not self._is_new_item:
+                out.events.append(
+                    self._event("item", self.pending["id"], current.item_class, chosen.item_class, "class raised: " + chosen.rule)
+                )
+            self.pending.update({"class": chosen.item_class, "class_rule": chosen.rule})
+            self.pending["touched"] = True
+        self.pending["last_seq"] = self.head["seq"]
+        self.pending["source_message"] = source or self.pending.get("source_message")
+        self._postpone()
+        if decision.item_class == "urgent":
+            out.alerts.append(
+                {
+                    "organization_id": self.organization_id,
+                    "kind": "urgent",
+                    "dedupe_key": str(self.pending["id"]),
+                    "message": f"urgent request {self.pending['reference']}: {decision.rule}",
+                    "recipient": decision.alert,
+                    "data": {"reference": self.pending["reference"], "conversation": str(self.id)},
+                }
+            )
+        return self.pending
+
+    def _open(self, message: Message, decision: ClassDecision, source: str | None, request_key: str | None) -> Row:
+        within = getattr(self.config.queue.reply_within_s, decision.item_class, 0.0)
+        ack_after_s = float(self.settings.get("ack_after_s") or 0)
+        has_late_ack = bool(self.settings.get("ack_message")) and ack_after_s > 0
+        return {
+            "organization_id": self.organization_id,
+            "id": new_id(),
+            "conversation_id": self.id,
+            "reference": new_reference(),
+            "class": decision.item_class,
+            "class_rule": decision.rule,
+            "state": "pending",
+            "origin": message.channel,
+            "requester": self.head["contact_id"],
+            "request_key": request_key,
+            "source_message": source,
+            "first_seq": self.head["seq"],
+            "opened_at": self.now,
+            "deadline_at": self.now + timedelta(seconds=within) if within else None,
+            "ack_at": self.now + timedelta(seconds=ack_after_s) if has_late_ack else None,
+            "trace_id": self.trace_id,
+        }
+
+    def _postpone(self) -> None:
+        assert self.pending is not None
+        turn = self.config.turn
+        wait_s = 0.0 if self.head["channel"] == "console" else turn.coalesce_s
+        longest = self.pending["opened_at"] + timedelta(seconds=turn.coalesce_max_s)
+        due = min(self.now + timedelta(seconds=wait_s), longest)
+        before = self.pending.get("due_at")
+        self.pending["due_at"] = max(due, before) if before and before > longest else due
+
+    def _note_duplicate(self, duplicate: Row, message: Message, out: Changes) -> Row:
+        text = self.settings.get("duplicate_message") or ""
+        if text:
+            out.notices.append(
+                {
+                    "conversation_id": self.id,
+                    "channel": self.head["channel"],
+                    "kind": "duplicate",
+                    "item_id": duplicate["id"],
+                    "text": text.replace("{reference}", duplicate["reference"]),
+                    "source_message": message.provider_id,
+                    "read_until": self.head["seq"],
+                }
+            )
+        out.events.append(
+            self._event("item", duplicate["id"], None, None, f"repeat of {duplicate['reference']} ({duplicate['state']})")
+        )
+        return duplicate
+
+    def add_edit(self, edit: MessageEdit, out: Changes) -> None:
+        """Replace the text of an unanswered message; keep an answered one and note what changed."""
+        target = self._texts.get(edit.original_id)
+        if target is None:
+            self._remember_early(edit, "edit", edit.kind, edit.text, out)
+            return
+        revisions = list(target["revisions"]) or [{"text": target["text"], "at": None}]
+        revisions.append({"text": edit.text, "at": edit.sent_at.isoformat(), "provider_id": edit.provider_id})
+        target["revisions"] = revisions
+        is_unanswered = target["seq"] > self.head["done_until"]
+        if is_unanswered:
+            target["text"] = edit.text
+            self._mark_changed()
+        else:
+            self._note(f"[o cliente editou uma mensagem anterior para: {edit.text}]", "edit", edit, out)
+        self._save_text(target, out)
+
+    def add_revoke(self, revoke: MessageRevoke, out: Changes) -> None:
+        """Drop a message before it is answered; cancel the item when nothing else is asked."""
+        target = self._texts.get(revoke.original_id)
+        if target is None:
+            self._remember_early(revoke, "revoke", "revoke", None, out)
+            return
+        if target["deleted_at"] is not None:
+            return
+        target["deleted_at"] = revoke.sent_at
+        self._live.pop(target["id"], None)
+        self._save_text(target, out)
+        if target["seq"] > self.head["done_until"]:
+            self._mark_changed()
+            if not self._live and not self.is_leased:
+                self.head["done_until"] = self.head["last_in"]
+                self._cancel_pending("every message was deleted by the customer", out)
+
+    def add_reaction(self, reaction: Reaction, out: Changes) -> None:
+        """Keep a reaction as a note; it asks for nothing."""
+        shown = f"[reação {reaction.emoji}]" if reaction.emoji else "[reação removida]"
+        self._note(shown, "reaction", reaction, out, reply_to=reaction.target_id)
+
+    def _mark_changed(self) -> None:
+        if self.is_leased:
+            self.head["revised"] = True
+        elif self.pending is not None:
+            self.pending["touched"] = True
+            self._postpone()
+
+    def _cancel_pending(self, why: str, out: Changes) -> None:
+        if self.pending is None:
+            return
+        if self._is_new_item:
+            self._is_new_item = False
+        else:
+            out.cancelled_items.append({"organization_id": self.organization_id, "id": self.pending["id"], "why": why})
+        self.pending = None
+
+    def _save_text(self, target: Row, out: Changes) -> None:
+        if any(row is target for row in out.messages):
+            return
+        out.revised = [row for row in out.revised if row["id"] != target["id"]]
+        keys = ("id", "text", "revisions", "deleted_at")
+        out.revised.append({"organization_id": self.organization_id, **{key: target[key] for key in keys}})
+
+    def _note(self, text: str, kind: str, event: MessageEdit | Reaction, out: Changes, *, reply_to: str | None = None) -> None:
+        out.messages.append(
+            {
+                "organization_id": self.organization_id,
+                "id": new_id(),
+                "conversation_id": self.id,
+                "seq": None,
+                "after_seq": self.head["seq"],
+                "role": "note",
+                "kind": kind,
+                "text": text,
+                "provider_id": event.provider_id,
+                "reply_to": reply_to,
+                "raw": event.raw,
+                "sent_at": event.sent_at,
+            }
+        )
+
+    def _remember_early(
+        self, event: MessageEdit | MessageRevoke, change: str, kind: str, text: str | None, out: Changes
+    ) -> None:
+        out.changes.append(
+            {
+                "organization_id": self.organization_id,
+                "channel": event.channel,
+                "account": event.account,
+                "original_id": event.original_id,
+                "change": change,
+                "provider_id": event.provider_id,
+                "kind": kind,
+                "text": text,
+                "sent_at": event.sent_at,
+                "raw": event.raw,
+            }
+        )
+
+    def _event(self, entity: str, entity_id: UUID, source: str | None, target: str | None, why: str) -> Row:
+        return {
+            "organization_id": self.organization_id,
+            "conversation_id": self.id,
+            "item_id": entity_id if entity == "item" else None,
+            "entity": entity,
+            "entity_id": str(entity_id),
+            "from_state": source,
+            "to_state": target,
+            "actor": "channel",
+            "by": f"{self.head['channel']}:{self.head['account']}",
+            "why": why,
+            "trace_id": self.trace_id,
+        }
+
+    def finish(self, out: Changes) -> None:
+        """Write down what the conversation looks like now."""
+        if self.held is not None and self.held.get("touched"):
+            out.extended_items.append(self._extension(self.held))
+        if self.pending is not None and self._is_new_item:
+            out.new_items.append(self.pending)
+            out.events.append(self._event("item", self.pending["id"], None, "pending", "opened by a message"))
+            if self.settings.get("ack_message") and not float(self.settings.get("ack_after_s") or 0):
+                out.notices.append(
+                    {
+                        "conversation_id": self.id,
+                        "channel": self.head["channel"],
+                        "kind": "acknowledgement",
+                        "item_id": self.pending["id"],
+                        "text": self.settings["ack_message"].replace("{reference}", self.pending["reference"]),
+                        "source_message": self.pending.get("source_message"),
+                        "read_until": self.head["done_until"],
+                    }
+                )
+        elif self.pending is not None and self.pending.get("touched"):
+            out.extended_items.append(self._extension(self.pending))
+        out.hot.append(self._hot_row())
+        out.touched.append(
+            {
+                "organization_id": self.organization_id,
+                "id": self.id,
+                "address": self._address,
+                "last_customer_at": self._last_customer_at,
+                "reopen": self._reopened,
+            }
+        )
+
+    def _extension(self, item: Row) -> Row:
+        keys = ("id", "last_seq", "class", "class_rule", "due_at", "source_message")
+        return {"organization_id": self.organization_id, **{key: item.get(key) for key in keys}}
+
+    def _hot_row(self) -> Row:
+        due_at = self.pending["due_at"] if self.pending is not None else None
+        item_class = self.pending["class"] if self.pending is not None else None
+        return {
+            "organization_id": self.organization_id,
+            "conversation_id": self.id,
+            "seq": self.head["seq"],
+            "last_in": self.head["last_in"],
+            "done_until": self.head["done_until"],
+            "due_at": due_at if self.head["owner"] == "agent" else None,
+            "band": band(item_class) if item_class else self.head["band"],
+            "rank": self._rank() if self._is_new_item else self.head["rank"],
+            "revised": self.head["revised"],
+        }
+
+    def _rank(self) -> int:
+        return int(self.now.timestamp() * 1000)
+
+
+def _apply_early(message: Message, early: list[Row]) -> tuple[str, list[Row], datetime | None]:
+    text, deleted_at = message.text, None
+    revisions: list[Row] = []
+    for change in early:
+        if change["change"] == "revoke":
+            deleted_at = change["sent_at"]
+        else:
+            revisions = revisions or [{"text": text, "at": None}]
+            text = change["text"] or ""
+            revisions.append({"text": text, "at": change["sent_at"].isoformat()})
+    return text, revisions, deleted_at

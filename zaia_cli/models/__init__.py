@@ -1,0 +1,1 @@
+"""Floor 2: models: the one LiteLLM importer and the scripted model."""

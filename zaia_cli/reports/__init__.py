@@ -1,0 +1,1 @@
+"""Floor 5: views over what happened: story, trace, cost, queue, health."""

@@ -1,0 +1,1 @@
+"""Floor 2: PostgreSQL: embedded server, schema, migrations and named statements."""
