@@ -15,6 +15,20 @@ from zaia_cli.models.litellm_model import LiteLLMModel
 from zaia_cli.models.litellm_reply import model_error, without_thinking
 
 ALL = ["openai", "anthropic", "gemini", "hosted_vllm", "ollama_chat"]
+KINDS = {
+    401: "unauthorized",
+    402: "payment",
+    403: "forbidden",
+    404: "bad_request",
+    408: "transient",
+    409: "transient",
+    422: "bad_request",
+    429: "rate_limit",
+    502: "transient",
+    503: "transient",
+    504: "transient",
+    529: "transient",
+}
 OK = {
     "choices": [{"index": 0, "message": {"role": "assistant", "content": "olá"}, "finish_reason": "stop"}],
     "usage": {"prompt_tokens": 10, "completion_tokens": 2, "total_tokens": 12},
@@ -64,35 +78,20 @@ async def test_total_deadline_holds(behaviour: str, provider: str, serve_provide
 
 
 @pytest.mark.parametrize("provider", ALL)
-@pytest.mark.parametrize(
-    ("status", "kind"),
-    [
-        (401, "unauthorized"),
-        (402, "payment"),
-        (403, "forbidden"),
-        (404, "bad_request"),
-        (409, "transient"),
-        (422, "bad_request"),
-        (429, "rate_limit"),
-        (502, "transient"),
-        (503, "transient"),
-        (504, "transient"),
-        (529, "transient"),
-    ],
-)
-async def test_true_status_survives_rewriting(
-    provider: str, status: int, kind: str, serve_provider: Any, ask: Any
-) -> None:
-    http = answer(status, {"error": {"message": "no", "type": "some_type"}}, **{"retry-after": "2"})
+async def test_true_status_survives_rewriting(provider: str, serve_provider: Any, ask: Any) -> None:
+    http = answer(500, {"error": {"message": "no", "type": "some_type"}}, **{"retry-after": "2"})
     async with serve_provider(http, provider) as (model, received):
-        error = await failure(model, ask(received.model))
-    assert (error.kind, error.status, error.retry_after_s) == (kind, status, 2.0)
-    assert error.message == "no"
-    assert error.provider_code == "some_type"
-    assert len(received.paths) == 1
+        for status, kind in KINDS.items():
+            http["status"] = status
+            error = await failure(model, ask(received.model))
+            assert (error.kind, error.status, error.retry_after_s) == (kind, status, 2.0)
+            assert (error.message, error.provider_code) == ("no", "some_type")
+    assert len(received.paths) == len(KINDS)
 
 
-@pytest.mark.parametrize("body", ["<html>entrar</html>", "{", "", "null", {"error": {"message": "x"}}, {"choices": None}])
+@pytest.mark.parametrize(
+    "body", ["<html>entrar</html>", "{", "", "null", {"error": {"message": "x"}}, {"choices": None}]
+)
 async def test_unreadable_answer_is_transient_and_says_nothing_of_ours(
     body: Any, serve_provider: Any, ask: Any
 ) -> None:
@@ -185,6 +184,14 @@ async def test_missing_key_names_its_variable(monkeypatch: pytest.MonkeyPatch, a
         model.check("openai/special-one")
     with pytest.raises(ConfigError, match="OPENAI_API_KEY"):
         await model.complete(ask("openai/gpt-4o-mini"), timeout_s=1)
+
+
+@pytest.mark.usefixtures("_litellm")
+async def test_unknown_provider_is_a_bad_request_without_any_exchange(ask: Any) -> None:
+    model = LiteLLMModel({})
+    error = await failure(model, ask("nonsense/gpt"))
+    await model.close()
+    assert (error.kind, error.status) == ("bad_request", None)
 
 
 async def test_own_server_never_gets_a_key_meant_for_a_provider(

@@ -16,15 +16,14 @@ from zaia_cli.core.prices import Price, cost_usd
 
 FOLDER = Path(__file__).parents[2].parent / "shared" / "cases" / "providers"
 # 011 is about embeddings, which have no adapter yet.
-CASES = sorted(path for path in FOLDER.glob("*.json") if path.stem != "011")
+CASES = [json.loads(path.read_text(encoding="utf-8")) for path in sorted(FOLDER.glob("*.json")) if path.stem != "011"]
 TIMEOUT_S = 1.0
 TOOL = ToolSpec("lookup_order", "Look up.", {"type": "object", "properties": {"id": {"type": "integer"}}})
 
 
 @pytest.mark.skipif(not CASES, reason="the shared folder is not here")
-@pytest.mark.parametrize("path", CASES, ids=lambda path: path.stem)
-async def test_provider_case_is_read_as_expected(path: Path, serve_provider: Any, ask: Any) -> None:
-    case = json.loads(path.read_text(encoding="utf-8"))
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case["id"])
+async def test_provider_case_is_read_as_expected(case: dict[str, Any], serve_provider: Any, ask: Any) -> None:
     expect = dict(case["expect"])
     reply: ModelReply | None = None
     error: ModelError | None = None

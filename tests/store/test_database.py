@@ -355,8 +355,16 @@ async def test_server_before_15_is_refused(empty_dsn: str, monkeypatch: pytest.M
 
 
 async def test_connections_closed_while_idle_are_replaced_unnoticed(table: Database, empty_dsn: str) -> None:
+    all_in = asyncio.Barrier(4)
+
+    async def use() -> None:
+        async with table.transaction():
+            await all_in.wait()
+
+    await asyncio.gather(*(use() for _ in range(4)))
     await asyncio.to_thread(kill_others, empty_dsn)
-    assert await count(table) == 0
+    async with asyncio.timeout(1):
+        assert await count(table) == 0
 
 
 async def test_connection_lost_inside_a_transaction_commits_nothing(table: Database, empty_dsn: str) -> None:
@@ -408,7 +416,9 @@ async def test_connection_lost_during_a_commit_is_told_apart_and_may_have_commit
     async with cutting_proxy(str(parts["host"])) as (port, cut):
         dsn = f"postgresql://{parts['user']}@127.0.0.1:{port}/{parts['dbname']}?sslmode=disable&gssencmode=disable"
         async with await Database.open(dsn, pool_size=1) as far:
-            assert await count(far) == 0
+            async with far.transaction() as session:
+                await session.run("door.add", [row()])
+            await far.run("door.add", [row()])
 
             async def commit() -> None:
                 if not is_transaction:
@@ -423,7 +433,7 @@ async def test_connection_lost_during_a_commit_is_told_apart_and_may_have_commit
                 await commit()
             assert caught.value.code == "commit_unknown"
             cut.clear()
-    assert await count(table) == 1
+    assert await count(table) == 3
 
 
 # --- wake-ups --------------------------------------------------------------------------------------------------------

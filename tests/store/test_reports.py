@@ -306,6 +306,12 @@ async def test_the_story_has_the_shape_of_the_contract(db: Database, story: UUID
     assert first["tool_calls"][0].items() >= {"name": "refund", "args": {"pedido": 7}, "result": "feito"}.items()
     assert len(first["tool_calls"]) == 1
     assert second["tool_calls"] == []
+    assert (first["cost_usd"], first["unpriced_calls"]) == ("0.000123", 0)
+    assert [(each["attempt"], each["outcome"]) for each in item["model_calls"]] == [
+        (1, "timeout"),
+        (2, "ok"),
+        (2, "ok"),
+    ]
     assert second["tokens"] == {"input": 100, "cache_read": 0, "cache_write": 0, "output": 10}
     assert (second["cost_usd"], second["latency_ms"]) == ("0.000200", 812)
 
@@ -392,6 +398,15 @@ async def test_the_timeline_tells_everything_in_order(db: Database, story: UUID)
     assert -1 not in places, [line for line, place in zip(wanted, places, strict=True) if place < 0]
     assert places == sorted(places)
     assert [line.at for line in lines] == sorted(line.at for line in lines)
+
+
+async def test_the_timeline_tells_what_a_customer_wrote_first_and_what_it_became(db: Database, rows: Rows) -> None:
+    conversation = rows.conversation()
+    revisions = [{"text": "pedido 7", "at": None}, {"text": "pedido 8", "at": at(9).isoformat()}]
+    said = {"role": "customer", "text": "pedido 8", "revisions": revisions, "created_at": at(1), "deleted_at": at(12)}
+    rows.put("messages", id=new_id(), conversation_id=conversation, seq=1, **said)
+    lines = timeline(await conversation_story(db, "loja", conversation))
+    assert [line.what for line in lines] == ["#1 pedido 7", "#1 edited: pedido 8", "#1 deleted"]
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,8 @@
 """From stored messages to what the model reads.
 
 Idea: messages come in the order in which they were answered, tool steps of earlier items before their answer.
-Invariant: a deleted message is never shown, and ``read_until`` is the largest inbound ``seq`` that is in here. Tested in
-``tests/unit/test_history.py``.
+Invariant: a deleted message is never shown, and ``read_until`` is the largest inbound ``seq`` that is in here. Tested
+in ``tests/unit/test_history.py``.
 """
 
 from __future__ import annotations

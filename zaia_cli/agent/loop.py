@@ -172,9 +172,7 @@ def _said(steps: Sequence[StepRecord]) -> str:
     return "\n\n".join(step.text for step in steps if not step.tool_calls)
 
 
-async def _finish_step(
-    step: StepRecord, turn: TurnInput, guard: Guard, checkpoints: Checkpoints
-) -> TurnOutcome | None:
+async def _finish_step(step: StepRecord, turn: TurnInput, guard: Guard, checkpoints: Checkpoints) -> TurnOutcome | None:
     """Give every call of a step its result; None when the turn goes on."""
     ending = {name for name in ("transfer_to_department", "close_conversation") if name in turn.tools}
     if not any(call.name in ending for call in step.tool_calls):

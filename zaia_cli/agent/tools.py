@@ -98,7 +98,7 @@ class CloseArguments(_Arguments):
 
 
 class TransferToDepartment:
-    """Give the conversation to a department. Names match without case and accents; a wildcard is an ordinary character."""
+    """Give the conversation to a department. Names match without case and accents; wildcards are literal."""
 
     name = "transfer_to_department"
     arguments: type[BaseModel] = TransferArguments
@@ -109,8 +109,8 @@ class TransferToDepartment:
     def spec(self) -> ToolSpec:
         return ToolSpec(
             self.name,
-            "Transfere a conversa para uma pessoa de um setor. Use quando o cliente pedir uma pessoa ou quando não puder "
-            "resolver. Depois disso nada mais é dito.",
+            "Transfere a conversa para uma pessoa de um setor. Use quando o cliente pedir uma pessoa ou quando não "
+            "puder resolver. Depois disso nada mais é dito.",
             TransferArguments.model_json_schema(),
         )
 
@@ -119,7 +119,9 @@ class TransferToDepartment:
         wanted = fold(arguments.department)
         for department in context.departments:
             if fold(department.name) == wanted:
-                return ToolResult(f"transferido para {department.name}", TurnEnd("transfer", department, arguments.reason))
+                return ToolResult(
+                    f"transferido para {department.name}", TurnEnd("transfer", department, arguments.reason)
+                )
         names = ", ".join(department.name for department in context.departments) or "nenhum cadastrado"
         return ToolResult(f"Não existe o setor {arguments.department!r}. Setores: {names}. Qual deles?")
 
@@ -154,7 +156,8 @@ def choose_tools(names: Sequence[str], available: Mapping[str, Tool]) -> dict[st
     """Pick an assistant's tools in a fixed order (by name), so that the prompt's prefix is stable.
 
     Raises:
-        ConfigError: A name is not a tool. ``search_knowledge`` is accepted and left out while there is no knowledge base.
+        ConfigError: A name is not a tool. ``search_knowledge`` is accepted and left out while there is no knowledge
+        base.
     """
     chosen: dict[str, Tool] = {}
     for name in sorted(names):

@@ -28,8 +28,10 @@ async def list_approvals(
 ) -> None:
     """List approvals, the longest waiting on top."""
     from zaia_cli.reports.people import approvals
+    from zaia_cli.store.organizations import require
 
     async with open_runtime(options) as runtime:
+        await require(runtime.database, org)
         rows = await approvals(runtime.database, organization=org, state=None if show_all else "waiting", limit=limit)
     options.output.json({"approvals": rows})
     columns = ("id", "organization", "reference", "tool", "arguments", "state", "assignee", "created_at", "decided_by")

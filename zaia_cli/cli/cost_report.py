@@ -62,9 +62,11 @@ async def cost_report(
     Amounts are USD. A call whose cost is unknown is counted as unpriced, never as zero; the total is that of all rows.
     """
     from zaia_cli.reports.cost import cost_report as add_up
+    from zaia_cli.store.organizations import require
 
     columns = tuple(dict.fromkeys(name.strip() for name in by.split(",") if name.strip()))
     async with open_runtime(options) as runtime:
+        await require(runtime.database, org)
         report = await add_up(
             runtime.database,
             by=columns,

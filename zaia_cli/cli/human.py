@@ -5,6 +5,7 @@ Tested in ``tests/cli/test_reports.py``.
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from typing import Annotated, Any
 
 import typer
@@ -49,8 +50,10 @@ async def list_handoffs(
 ) -> None:
     """List the human lane, the longest waiting on top."""
     from zaia_cli.reports.people import handoffs
+    from zaia_cli.store.organizations import require
 
     async with open_runtime(options) as runtime:
+        await require(runtime.database, org)
         rows = await handoffs(
             runtime.database, organization=org, state=None if show_all else "open", assignee=assignee, limit=limit
         )
@@ -125,12 +128,20 @@ async def reply(
     org: Organization = None,
 ) -> None:
     """Answer as a person; a worker sends it."""
-    from zaia_cli.channels.registry import outbound_channels
+    from zaia_cli.channels.sending import open_channels
     from zaia_cli.core.text import is_effectively_empty
+    from zaia_cli.engine import people
+    from zaia_cli.reports.lookup import find
 
+    person = operator_name(by)
     if is_effectively_empty(text):
         raise ConfigError("an empty text is not sent", hint="write what the customer reads", code="usage")
-    await _act(options, "reply", conversation, org, by, text=text, channels=outbound_channels())
+    async with open_runtime(options) as runtime, open_channels(runtime.config.delivery) as channels:
+        target = await find(runtime.database, conversation, organization=org)
+        result = await people.reply(
+            runtime.database, target.organization, target.conversation_id, text=text, by=person, channels=channels
+        )
+    tell(options.output, result)
 
 
 @app.command()
@@ -161,10 +172,14 @@ async def _act(
     from zaia_cli.reports.lookup import find
 
     person = operator_name(by)
-    actions = {"take": people.take, "assign": people.assign, "reply": people.reply, "resolve": people.resolve}
+    actions: dict[str, Callable[..., Awaitable[dict[str, Any]]]] = {
+        "take": people.take,
+        "assign": people.assign,
+        "resolve": people.resolve,
+    }
     async with open_runtime(options) as runtime:
         target = await find(runtime.database, conversation, organization=org)
         result = await actions[action](
             runtime.database, target.organization, target.conversation_id, by=person, **arguments
         )
-    tell(options.output, {"reply": result} if action == "reply" else result)
+    tell(options.output, result)

@@ -43,6 +43,8 @@ Reference = Annotated[
 ]
 Why = Annotated[str, typer.Option("--why", metavar="TEXT", help="The reason; kept in the log.")]
 
+_WHY = "decided by a person"
+
 app = group("See the queue, and retry, cancel or prioritize its items.")
 
 
@@ -78,8 +80,10 @@ async def list_items(
     """List work items: open ones first, the most urgent and oldest on top."""
     from zaia_cli.reports.queue import queue_items
     from zaia_cli.reports.timeline import error_text
+    from zaia_cli.store.organizations import require
 
     async with open_runtime(options) as runtime:
+        await require(runtime.database, org)
         items = await queue_items(runtime.database, organization=org, state=state, item_class=item_class, limit=limit)
     options.output.json({"items": items})
     options.output.table(
@@ -128,8 +132,10 @@ async def show(options: Options, ref: Reference, org: Organization = None) -> No
 async def stats(options: Options, org: Organization = None) -> None:
     """Count items by state, replies by outcome, and what waits."""
     from zaia_cli.reports.queue import queue_stats
+    from zaia_cli.store.organizations import require
 
     async with open_runtime(options) as runtime:
+        await require(runtime.database, org)
         counted = await queue_stats(runtime.database, organization=org)
     options.output.json(counted)
     lines: list[tuple[str, Any]] = []
@@ -148,8 +154,10 @@ async def stats(options: Options, org: Organization = None) -> None:
 async def rejected(options: Options, org: Organization = None, limit: Rows = 50) -> None:
     """List inputs that could not be read, newest first; --json holds the raw input."""
     from zaia_cli.reports.queue import rejected_inputs
+    from zaia_cli.store.organizations import require
 
     async with open_runtime(options) as runtime:
+        await require(runtime.database, org)
         inputs = await rejected_inputs(runtime.database, organization=org, limit=limit)
     options.output.json({"rejected": inputs})
     columns = ("id", "at", "organization", "channel", "account", "path", "reason")
@@ -179,7 +187,7 @@ async def retry(options: Options, ref: Reference, by: Operator = None, org: Orga
     exit_codes=(0, 1, 2, 4, 5, 6),
 )
 async def cancel(
-    options: Options, ref: Reference, by: Operator = None, why: Why = "", org: Organization = None
+    options: Options, ref: Reference, by: Operator = None, why: Why = _WHY, org: Organization = None
 ) -> None:
     """End an item without an answer."""
     from zaia_cli.engine import people
@@ -207,7 +215,7 @@ async def prioritize(
         str, typer.Option("--class", metavar="C", help="urgent, standard or background.", show_default=False)
     ],
     by: Operator = None,
-    why: Why = "",
+    why: Why = _WHY,
     org: Organization = None,
 ) -> None:
     """Move an item to another class."""

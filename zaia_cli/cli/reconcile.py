@@ -15,9 +15,11 @@ from zaia_cli.cli.command import Options, command
 from zaia_cli.cli.queue import Operator, operator_name, tell
 from zaia_cli.cli.runtime import open_runtime
 from zaia_cli.core.errors import ConfigError, RefusedError
+from zaia_cli.core.states import PART_TRANSITIONS
 
 __all__ = ["reconcile"]
 
+_TARGETS = {"resend": "pending", "mark_sent": "accepted", "fail": "failed"}
 _PART = "<reply id>:<part number>, as listed"
 
 
@@ -66,7 +68,7 @@ async def reconcile(
         tasks = [dict(row) for row in await engine.open_tasks(runtime.database, 0 if chosen else age_s)]
     if chosen:
         action, part = next(iter(chosen.items()))
-        tell(options.output, {"would": action, **_task(tasks, part)})
+        tell(options.output, {"would": action, **_task(tasks, action, part)})
         return
     options.output.json({"older_than_s": age_s, "tasks": tasks})
     columns = tuple(tasks[0]) if tasks else ("nothing to reconcile",)
@@ -84,8 +86,15 @@ def _check_part(text: str) -> None:
         raise ConfigError(f"{text!r} names no part of a reply", hint=_PART, code="usage")
 
 
-def _task(tasks: list[dict[str, Any]], part: str) -> dict[str, Any]:
+def _task(tasks: list[dict[str, Any]], action: str, part: str) -> dict[str, Any]:
     for task in tasks:
-        if f"{task['reply_id']}:{task['n']}" == part:
+        if task["part"] == part:
+            _require_move(action, task)
             return task
     raise RefusedError(f"{part} does not wait to be reconciled; nothing would be done", hint="zaia reconcile")
+
+
+def _require_move(action: str, task: dict[str, Any]) -> None:
+    wanted = (task["state"], _TARGETS[action])
+    if not any((move.source, move.target) == wanted and "person" in move.by for move in PART_TRANSITIONS):
+        raise RefusedError(f"{task['part']} is {task['state']}; nothing would be done", hint="zaia reconcile")

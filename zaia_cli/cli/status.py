@@ -21,8 +21,10 @@ async def status(options: Options, org: Organization = None) -> None:
     """
     from zaia_cli.reports.status import health
     from zaia_cli.store import migrate
+    from zaia_cli.store.organizations import require
 
     async with open_runtime(options) as runtime:
+        await require(runtime.database, org)
         found = await health(runtime.database, organization=org)
         migrations = migrate.status(runtime.dsn)
     found["migrations"] = {"state": migrations.state, "current": migrations.current, "head": migrations.head}

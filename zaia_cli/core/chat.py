@@ -21,8 +21,8 @@ Finish = Literal["stop", "tool_calls", "length", "content_filter", "other"]
 class ToolCall:
     """One call that the model asked for.
 
-    ``arguments`` is None when they could not be used (cut, malformed, not an object); then ``error`` says why in a short
-    sentence for the model and the tool must not run. ``id`` is kept byte for byte: providers hide state in it.
+    ``arguments`` is None when they could not be used (cut, malformed, not an object); then ``error`` says why in a
+    short sentence for the model and the tool must not run. ``id`` is kept byte for byte: providers hide state in it.
     """
 
     id: str
@@ -54,9 +54,9 @@ class ToolSpec:
 class Usage:
     """Tokens of one model request in disjoint buckets.
 
-    ``input_tokens`` excludes both caches. ``cache_write_1h_tokens`` is the part of ``cache_write_tokens`` with the longer
-    life; ``reasoning_tokens`` is the part of ``output_tokens`` that was thought. ``is_estimated`` marks counts that the
-    provider did not report exactly.
+    ``input_tokens`` excludes both caches. ``cache_write_1h_tokens`` is the part of ``cache_write_tokens`` with the
+    longer life; ``reasoning_tokens`` is the part of ``output_tokens`` that was thought. ``is_estimated`` marks counts
+    that the provider did not report exactly.
     """
 
     input_tokens: int = 0

@@ -1,7 +1,7 @@
 """The error tree of Zaia, on one page.
 
-Idea: an error carries a stable ``code``, whether a later try may help, the exit code of the command line and a hint with
-the next command. Invariant: nothing below ``cli`` prints or exits; it raises one of these. Tested in
+Idea: an error carries a stable ``code``, whether a later try may help, the exit code of the command line and a hint
+with the next command. Invariant: nothing below ``cli`` prints or exits; it raises one of these. Tested in
 ``tests/unit/test_errors.py``.
 
     ZaiaError (1)

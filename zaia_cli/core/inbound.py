@@ -36,8 +36,8 @@ class Party:
     """The customer of an event.
 
     ``address`` is where an answer goes, exactly as received. ``aliases`` are the keys under which the same person is
-    found again, each ``namespace:value`` (``phone:5541998760000``, ``bsuid:BR.9…``, ``instagram:900…``, ``http:…``); the
-    first is the strongest. At least one alias is always present.
+    found again, each ``namespace:value`` (``phone:5541998760000``, ``bsuid:BR.9…``, ``instagram:900…``, ``http:…``);
+    the first is the strongest. At least one alias is always present.
     """
 
     address: str
@@ -51,8 +51,8 @@ class Message:
 
     ``provider_id`` is None only where the channel has no ids. ``text`` is canonical (what the model reads, after
     clean-up). ``starts_turn`` is False for what must be kept and not answered by itself (unsupported, group, empty).
-    ``thread`` separates unrelated requests of one contact on channels that have subjects; empty elsewhere. ``fields`` is
-    what priority rules may look at.
+    ``thread`` separates unrelated requests of one contact on channels that have subjects; empty elsewhere. ``fields``
+    is what priority rules may look at.
     """
 
     channel: ChannelKind

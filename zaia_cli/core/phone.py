@@ -21,8 +21,8 @@ def digits(phone: str) -> str:
 def match_keys(phone: str) -> tuple[str, ...]:
     """List the forms under which the same Brazilian mobile number is known, the given one first.
 
-    ``55`` + area code + 9 digits with a leading 9 is also known without it; with 8 digits starting 6 to 9, also with it.
-    Landlines and other countries have one form.
+    ``55`` + area code + 9 digits with a leading 9 is also known without it; with 8 digits starting 6 to 9, also with
+    it. Landlines and other countries have one form.
 
     Source:
         ``shared/facts/channels.md`` section 4.

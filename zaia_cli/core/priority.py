@@ -37,7 +37,9 @@ def higher(one: ClassDecision, other: ClassDecision) -> ClassDecision:
     return other if BANDS[other.item_class] < BANDS[one.item_class] else one
 
 
-def decide_class(rules: Sequence[Mapping[str, Any]], *, channel: str, text: str, fields: Mapping[str, Any]) -> ClassDecision:
+def decide_class(
+    rules: Sequence[Mapping[str, Any]], *, channel: str, text: str, fields: Mapping[str, Any]
+) -> ClassDecision:
     """Take the first rule whose conditions all hold; ``standard`` when none does.
 
     Args:

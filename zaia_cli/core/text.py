@@ -34,8 +34,9 @@ def normalised(text: str) -> str:
 
 
 _THANKS = frozenset(
-    "obrigado obrigada obg brigado brigada valeu vlw agradeco agradecida agradecido muito mt tudo ok certo perfeito show "
-    "beleza blz isso sim por voce vc voces gente pela ajuda thanks thank you tchau abraco bom boa dia tarde noite".split()
+    "obrigado obrigada obg brigado brigada valeu vlw agradeco agradecida agradecido muito mt tudo ok certo perfeito "
+    "show beleza blz isso sim por voce vc voces gente pela ajuda thanks thank you tchau abraco bom boa dia tarde "
+    "noite".split()
 )
 _THANKS_CORE = re.compile(r"obrigad|^obg$|brigad|valeu|^vlw$|agrade|^thank|^tchau$|^abraco$")
 

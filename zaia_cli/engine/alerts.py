@@ -37,9 +37,13 @@ async def send_due_alerts(db: Database, sinks: tuple[AlertSink, ...]) -> int:
     for row in rows:
         problem = await _send(row, sinks)
         if problem is None:
-            finished.append({"organization_id": row["organization_id"], "id": row["id"], "state": "sent", "error": None})
+            finished.append(
+                {"organization_id": row["organization_id"], "id": row["id"], "state": "sent", "error": None}
+            )
         elif row["attempts"] >= _TRIES:
-            finished.append({"organization_id": row["organization_id"], "id": row["id"], "state": "failed", "error": problem})
+            finished.append(
+                {"organization_id": row["organization_id"], "id": row["id"], "state": "failed", "error": problem}
+            )
     if finished:
         await db.run("events.finish_alerts", finished)
     return sum(row["state"] == "sent" for row in finished)
@@ -60,7 +64,10 @@ async def _send(alert: Mapping[str, Any], sinks: tuple[AlertSink, ...]) -> str |
 
 
 async def _post(sink: AlertSink, document: Mapping[str, Any]) -> None:
-    async with aiohttp.ClientSession() as session, session.post(sink.url, json=document, allow_redirects=False) as answer:
+    async with (
+        aiohttp.ClientSession() as session,
+        session.post(sink.url, json=document, allow_redirects=False) as answer,
+    ):
         if answer.status >= 300:
             raise RuntimeError(f"HTTP {answer.status}")
 

@@ -52,7 +52,7 @@ async def resolve_contacts(
     contacts = Contacts()
     parties = [party for event in events for party in _parties(event)]
     await _resolve_aliases(session, organization_id, parties, contacts)
-    wanted = {
+    wanted: dict[_ConversationKey, Any] = {
         (contacts.contact_of(event.party), event.channel, event.account, getattr(event, "thread", "")): event
         for event in events
         if not isinstance(event, ContactMoved)
@@ -69,7 +69,9 @@ def _parties(event: Any) -> list[Party]:
     return [event.party]
 
 
-async def _resolve_aliases(session: Session, organization_id: str, parties: Sequence[Party], contacts: Contacts) -> None:
+async def _resolve_aliases(
+    session: Session, organization_id: str, parties: Sequence[Party], contacts: Contacts
+) -> None:
     aliases = sorted({alias for party in parties for alias in party.aliases})
     if not aliases:
         return
@@ -83,7 +85,9 @@ async def _resolve_aliases(session: Session, organization_id: str, parties: Sequ
         if contact_id is None:
             contact_id = new_id()
             proposed[contact_id] = party
-        wanted |= {alias: contact_id for alias in party.aliases if alias not in known and alias not in wanted}
+        for alias in party.aliases:
+            if alias not in known:
+                wanted.setdefault(alias, contact_id)
     if wanted:
         claims = [{"organization_id": organization_id, "alias": a, "contact_id": c} for a, c in wanted.items()]
         await session.run("intake.claim_aliases", claims)

@@ -83,7 +83,9 @@ class ConversationPlan:
         self._texts = {row["provider_id"]: row for row in known}
         self._live = {row["id"]: row["seq"] for row in unanswered}
 
-    def add_message(self, message: Message, early: list[Row], duplicate: Row | None, request_key: str | None, out: Changes) -> None:
+    def add_message(
+        self, message: Message, early: list[Row], duplicate: Row | None, request_key: str | None, out: Changes
+    ) -> None:
         """Number and keep a new message; join, open or skip an item.
 
         Args:
@@ -166,7 +168,13 @@ class ConversationPlan:
             chosen = higher(current, decision)
             if chosen is not current and not self._is_new_item:
                 out.events.append(
-                    self._event("item", self.pending["id"], current.item_class, chosen.item_class, "class raised: " + chosen.rule)
+                    self._event(
+                        "item",
+                        self.pending["id"],
+                        current.item_class,
+                        chosen.item_class,
+                        "class raised: " + chosen.rule,
+                    )
                 )
             self.pending.update({"class": chosen.item_class, "class_rule": chosen.rule})
             self.pending["touched"] = True
@@ -233,7 +241,9 @@ class ConversationPlan:
                 }
             )
         out.events.append(
-            self._event("item", duplicate["id"], None, None, f"repeat of {duplicate['reference']} ({duplicate['state']})")
+            self._event(
+                "item", duplicate["id"], None, None, f"repeat of {duplicate['reference']} ({duplicate['state']})"
+            )
         )
         return duplicate
 
@@ -299,7 +309,9 @@ class ConversationPlan:
         keys = ("id", "text", "revisions", "deleted_at")
         out.revised.append({"organization_id": self.organization_id, **{key: target[key] for key in keys}})
 
-    def _note(self, text: str, kind: str, event: MessageEdit | Reaction, out: Changes, *, reply_to: str | None = None) -> None:
+    def _note(
+        self, text: str, kind: str, event: MessageEdit | Reaction, out: Changes, *, reply_to: str | None = None
+    ) -> None:
         out.messages.append(
             {
                 "organization_id": self.organization_id,

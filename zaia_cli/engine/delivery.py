@@ -1,8 +1,8 @@
 """Delivery: the outbox goes out over HTTP, one send per claim.
 
 Idea: claim commits the delivery before any network call; the outcome decides the part's next state. Invariant: an
-ambiguous send becomes ``unknown`` and is never repeated from here; a process that wakes up late does not send. Tested in
-``tests/engine/test_delivery.py`` and ``test_cases.py``.
+ambiguous send becomes ``unknown`` and is never repeated from here; a process that wakes up late does not send. Tested
+in ``tests/engine/test_delivery.py`` and ``test_cases.py``.
 """
 
 from __future__ import annotations
@@ -32,7 +32,9 @@ _WINDOW_S = 86_400
 _FIRST_BACKOFF_S = 1.0
 _PAIR_WAITS_S = (1.0, 4.0, 16.0, 64.0)
 _GATE_CLASSES = frozenset({"slow_number", "slow_number_and_alert", "slow_app", "slow_waba"})
-_MISSING_SECRET = SendResult("refused", error_class="human", error_code="no_token", error="the token's variable is not set")
+_MISSING_SECRET = SendResult(
+    "refused", error_class="human", error_code="no_token", error="the token's variable is not set"
+)
 
 
 class Delivery:

@@ -1,8 +1,8 @@
 """Echoes: what was sent from the business's own account, by us or by a person.
 
-Idea: an echo with an id of ours is nothing new; while something of ours is in flight to that contact, an unknown echo is
-held, because it may be ours; otherwise a person wrote, and the conversation is theirs. Invariant: an echo never opens a
-turn. Tested in ``tests/engine/test_echoes.py``.
+Idea: an echo with an id of ours is nothing new; while something of ours is in flight to that contact, an unknown echo
+is held, because it may be ours; otherwise a person wrote, and the conversation is theirs. Invariant: an echo never
+opens a turn. Tested in ``tests/engine/test_echoes.py``.
 """
 
 from __future__ import annotations
@@ -11,17 +11,20 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
+from zaia_cli.core.ids import new_id
 from zaia_cli.core.inbound import Echo
 from zaia_cli.core.outbound import OutboundChannel
 from zaia_cli.engine.lanes import Handover, hand_over, lock_conversation
-from zaia_cli.core.ids import new_id
 from zaia_cli.store.database import Session
 
 __all__ = ["person_wrote", "receive_echoes"]
 
 
 async def receive_echoes(
-    session: Session, channels: Mapping[str, OutboundChannel], organization_id: str, grouped: Mapping[UUID, Sequence[Any]]
+    session: Session,
+    channels: Mapping[str, OutboundChannel],
+    organization_id: str,
+    grouped: Mapping[UUID, Sequence[Any]],
 ) -> None:
     """Handle the echoes among a transaction's events; the hot rows are locked."""
     for conversation_id, events in grouped.items():

@@ -82,17 +82,27 @@ class TurnEnding:
             rows = await session.run("turn.fence", **self._where(claim), token=claim["token"])
             if not rows:
                 raise LeaseLostError("somebody else has the conversation now")
-            await session.run("turn.supersede_finals", organization_id=claim["organization_id"], item_id=claim["item_id"])
-            await self._end_attempt(session, claim, "yielded", {"code": "revised", "message": "what was read has changed"})
+            await session.run(
+                "turn.supersede_finals", organization_id=claim["organization_id"], item_id=claim["item_id"]
+            )
+            await self._end_attempt(
+                session, claim, "yielded", {"code": "revised", "message": "what was read has changed"}
+            )
             await requeue(
-                session, claim, why="the customer changed what was read", actor="worker", by=self._parts.worker, counts=False
+                session,
+                claim,
+                why="the customer changed what was read",
+                actor="worker",
+                by=self._parts.worker,
+                counts=False,
             )
 
         await self._parts.db.with_retries(work)
 
     async def transfer(self, claim: Row, read_until: int, outcome: TurnOutcome) -> None:
         """Complete the item with its transfer and hand the conversation over, in one transaction."""
-        assert outcome.end is not None and outcome.end.department is not None
+        assert outcome.end is not None
+        assert outcome.end.department is not None
         department, note = outcome.end.department, outcome.end.note
 
         async def work(session: Session) -> None:
@@ -105,6 +115,7 @@ class TurnEnding:
                 result=result,
                 read_until=read_until,
             )
+            await session.run("turn.mark_read", **self._where(claim), read_until=read_until)
             await self._end_attempt(session, claim, "succeeded", None)
             await session.run("events.insert", [self._completed(claim, department.name)])
             await hand_over(
@@ -155,7 +166,11 @@ class TurnEnding:
         await self._parts.db.with_retries(work)
 
     def _failed(self, claim: Row, error: ZaiaError) -> Handover:
-        note = "A side effect may have happened: check before acting again." if isinstance(error, UncertainEffectError) else ""
+        note = (
+            "A side effect may have happened: check before acting again."
+            if isinstance(error, UncertainEffectError)
+            else ""
+        )
         return Handover(
             reason=f"{error.code}: {error.message}",
             actor="worker",
@@ -280,5 +295,3 @@ class TurnEnding:
 def _retry_wait_s(error: ZaiaError, delay_s: float) -> float:
     asked_s = error.retry_after_s if isinstance(error, ModelError) else None
     return max(delay_s, asked_s or 0.0)
-
-

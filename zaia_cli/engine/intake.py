@@ -80,7 +80,8 @@ class Intake:
             The report, after the commit.
 
         Raises:
-            UnavailableError: The database is away: answer 503, the channel redelivers; what was committed is deduped then.
+            UnavailableError: The database is away: answer 503, the channel redelivers; what was committed is deduped
+            then.
         """
         report = IntakeReport(received=len(events))
         known = [event for event in events if not isinstance(event, Rejected | Ignored)]
@@ -190,7 +191,14 @@ class Intake:
             await session.run(
                 "intake.count_repeats",
                 [
-                    {"organization_id": organization_id, "channel": c, "account": a, "kind": k, "provider_id": p, "n": n}
+                    {
+                        "organization_id": organization_id,
+                        "channel": c,
+                        "account": a,
+                        "kind": k,
+                        "provider_id": p,
+                        "n": n,
+                    }
                     for (c, a, k, p), n in repeats.items()
                 ],
             )
@@ -235,13 +243,20 @@ class Intake:
         self, session: Session, organization_id: str, grouped: Mapping[UUID, Sequence[Inbound]]
     ) -> dict[Any, list[Row]]:
         rows = [
-            {"organization_id": organization_id, "channel": e.channel, "account": e.account, "original_id": e.provider_id}
+            {
+                "organization_id": organization_id,
+                "channel": e.channel,
+                "account": e.account,
+                "original_id": e.provider_id,
+            }
             for events in grouped.values()
             for e in events
             if isinstance(e, Message) and e.provider_id
         ]
         early: dict[Any, list[Row]] = defaultdict(list)
-        for row in sorted(await session.run("intake.take_changes", rows) if rows else (), key=lambda row: row["sent_at"]):
+        for row in sorted(
+            await session.run("intake.take_changes", rows) if rows else (), key=lambda row: row["sent_at"]
+        ):
             early[row["original_id"]].append(row)
         return early
 
@@ -302,5 +317,7 @@ class Intake:
         await enqueue(session, self._channels, [{"organization_id": organization_id, **row} for row in changes.notices])
         for conversation_id in dict.fromkeys(changes.stale):
             head = await lock_conversation(session, organization_id, conversation_id)
-            stale = Handover("a message arrived too late to be answered as new", "channel", head["channel"], tell_customer=False)
+            stale = Handover(
+                "a message arrived too late to be answered as new", "channel", head["channel"], tell_customer=False
+            )
             await hand_over(session, self._channels, organization_id, head, stale)

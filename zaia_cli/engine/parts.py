@@ -22,7 +22,7 @@ __all__ = ["EngineParts"]
 
 @dataclass(frozen=True, slots=True)
 class EngineParts:
-    """Everything that a worker needs. ``worker`` is a name that operators recognise: host, process and a random part."""
+    """Everything that a worker needs. ``worker`` is a name that operators recognise: host, process, random part."""
 
     db: Database
     config: Config

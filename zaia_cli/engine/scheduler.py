@@ -192,7 +192,7 @@ def _overdue(row: Row) -> dict[str, Any]:
         "organization_id": row["organization_id"],
         "kind": "overdue",
         "dedupe_key": row["reference"],
-        "message": f"{row['reference']} ({row['class']}) should have been answered by {row['deadline_at']:%H:%M:%S} UTC",
+        "message": f"{row['reference']} ({row['class']}) was promised an answer by {row['deadline_at']:%H:%M:%S} UTC",
         "data": {"reference": row["reference"], "conversation": str(row["conversation_id"])},
     }
 

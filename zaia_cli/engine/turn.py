@@ -1,7 +1,7 @@
 """One claimed turn: load, run the loop, commit.
 
-Idea: the claim is a row; this module turns it into an outcome and writes the outcome under the fencing token. Invariant:
-what is committed as read is what was loaded; a turn that lost its token writes nothing but the ledger. Tested in
+Idea: the claim is a row; this module turns it into an outcome and writes that under the fencing token. Invariant: what
+is committed as read is what was loaded; a turn that lost its token writes nothing but the ledger. Tested in
 ``tests/engine/test_turn.py`` and ``test_cases.py``.
 """
 
@@ -100,7 +100,7 @@ class TurnJob:
         if loaded.history.unanswered_count == 0 and not loaded.steps:
             await self._ending.nothing_left(claim, read_until)
             return
-        prompt = self._render(claim)
+        prompt = self._render(claim, loaded.departments)
         checkpoints = LeasedCheckpoints(
             self._parts, self._committer, claim, read_until, loaded.departments, prompt, self._is_draining
         )
@@ -141,14 +141,19 @@ class TurnJob:
         known = tuple(Department(row["id"], row["name"], row["assignee"]) for row in departments)
         return _Loaded(history, tuple(_step(row) for row in mine), last + 1, known)
 
-    def _render(self, claim: Row) -> RenderedPrompt:
+    def _render(self, claim: Row, departments: tuple[Department, ...]) -> RenderedPrompt:
         try:
             prompt = load_prompt(self._parts.prompts_dir, claim["prompt"], claim["prompt_version"])
             now = datetime.now(ZoneInfo(claim["timezone"]))
             return prompt.render(
                 {
-                    "organization": {"name": claim["organization_name"]},
-                    "assistant": {"name": claim["assistant"]},
+                    "organization": {
+                        "slug": claim["organization_id"],
+                        "name": claim["organization_name"],
+                        "timezone": claim["timezone"],
+                        "departments": [department.name for department in departments],
+                    },
+                    "assistant": {"slug": claim["assistant"]},
                     "contact": {"name": claim["contact_name"] or ""},
                     "channel": claim["channel"],
                     "now": now.strftime("%d/%m/%Y %H:%M"),
@@ -157,9 +162,7 @@ class TurnJob:
         except (ConfigError, NotFoundError) as error:
             raise PreconditionError(error.message, code="prompt") from error
 
-    def _turn_input(
-        self, claim: Row, claimed_at: float, loaded: _Loaded, prompt: RenderedPrompt
-    ) -> TurnInput:
+    def _turn_input(self, claim: Row, claimed_at: float, loaded: _Loaded, prompt: RenderedPrompt) -> TurnInput:
         limits = self._parts.config.turn
         try:
             tools = choose_tools(claim["tools"], self._parts.tools)
@@ -187,7 +190,9 @@ class TurnJob:
 
 def _step(row: Row) -> StepRecord:
     answer = row["answer"]
-    calls = tuple(ToolCall(call["id"], call["name"], call["arguments"], call.get("error")) for call in answer["tool_calls"])
+    calls = tuple(
+        ToolCall(call["id"], call["name"], call["arguments"], call.get("error")) for call in answer["tool_calls"]
+    )
     tools = {
         tool["ordinal"]: ToolRecord(
             tool["state"], tool["result"], tool["side_effect"], tool.get("approval"), tool.get("why") or ""
@@ -195,4 +200,3 @@ def _step(row: Row) -> StepRecord:
         for tool in row["tools"]
     }
     return StepRecord(row["n"], answer["text"], calls, tools, row["tokens"])
-

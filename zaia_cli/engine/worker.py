@@ -71,7 +71,7 @@ class Worker:
         loops: list[Callable[[], Awaitable[float]]] = [self._claim, self._send, self._beat]
         if self._has_scheduler:
             loops.append(self._keep_time)
-        events = {self._claim: self._wake_turns, self._send: self._wake_sends}
+        events: dict[Any, asyncio.Event] = {self._claim: self._wake_turns, self._send: self._wake_sends}
         tasks = [asyncio.create_task(self._loop(work, events.get(work))) for work in loops]
         listener = asyncio.create_task(self._listen())
         try:

@@ -69,20 +69,23 @@ def model_reply(request: ModelRequest, response: Any, latency_ms: int) -> ModelR
 def model_error(raised: BaseException) -> ModelError:
     """Classify what litellm raised, by the true HTTP status where the server answered with an error."""
     headers = _headers(getattr(raised, "litellm_response_headers", None))
-    for link in _chain(raised):
+    chain = list(_chain(raised))
+    for link in chain:
         if type(link).__name__ == "HTTPStatusError":
             response: Any = getattr(link, "response", None)
             return http_error(response.status_code, headers | _headers(response.headers), _body(response))
-    names = {base.__name__ for link in _chain(raised) for base in type(link).__mro__}
+    names = {base.__name__ for link in chain for base in type(link).__mro__}
     name = type(raised).__name__
+    # Only what litellm raised by itself is about the request; a class in front of a cause is its guess at an answer.
+    own = {base.__name__ for base in type(raised).__mro__} if len(chain) == 1 else set()
     kind: ModelErrorKind = "transient"
     if names & {"Timeout", "APITimeoutError", "TimeoutException"}:
-        return ModelError("timeout", "No answer in time.")
-    if name == "AuthenticationError":
-        kind, text = "unauthorized", "The model library refused the request: there is no usable key"
-    elif name in ("BadRequestError", "UnsupportedParamsError", "NotFoundError") and _local_status(raised) in (400, 404):
+        kind, text = "timeout", "The provider did not answer in time"
+    elif "AuthenticationError" in own:
+        kind, text = "unauthorized", "The model library refused the request: there is no key"
+    elif own & {"BadRequestError", "NotFoundError"}:
         kind, text = "bad_request", "The model library refused the request: provider, model or parameter is unknown"
-    elif names & {"ConnectError", "ConnectTimeout"}:
+    elif "ConnectError" in names:
         text = "No connection to the provider"
     else:
         text = _UNREADABLE
@@ -115,10 +118,6 @@ def _body(response: Any) -> str:
         return str(response.text)
     except Exception:
         return ""
-
-
-def _local_status(raised: BaseException) -> object:
-    return getattr(raised, "status_code", None)
 
 
 def _text(content: object) -> str:

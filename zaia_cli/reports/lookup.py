@@ -18,7 +18,7 @@ from zaia_cli.core.ids import is_reference
 from zaia_cli.core.phone import match_keys
 from zaia_cli.store.database import Database
 
-__all__ = ["Target", "find", "find_item"]
+__all__ = ["ItemTarget", "Target", "find", "find_item"]
 
 _CHANNELS = ("whatsapp", "instagram", "http", "console")
 _PHONE = re.compile(r"^\+?[\d ()-]{6,24}$")
@@ -34,6 +34,15 @@ class Target:
     item_id: UUID | None
     reply_id: UUID | None
     kind: str
+
+
+@dataclass(frozen=True, slots=True)
+class ItemTarget:
+    """One work item and where it is."""
+
+    organization: str
+    conversation_id: UUID
+    item_id: UUID
 
 
 async def find(db: Database, ref: str, *, organization: str | None = None) -> Target:
@@ -69,7 +78,7 @@ async def find(db: Database, ref: str, *, organization: str | None = None) -> Ta
     return next((target for target in targets if target.item_id is not None), targets[0])
 
 
-async def find_item(db: Database, ref: str, *, organization: str | None = None) -> Target:
+async def find_item(db: Database, ref: str, *, organization: str | None = None) -> ItemTarget:
     """Resolve ``ref`` to one work item; a conversation with exactly one item counts.
 
     Raises:
@@ -78,7 +87,7 @@ async def find_item(db: Database, ref: str, *, organization: str | None = None) 
     """
     target = await find(db, ref, organization=organization)
     if target.item_id is not None:
-        return target
+        return ItemTarget(target.organization, target.conversation_id, target.item_id)
     rows = await db.run(
         "reports_story.items",
         organization=target.organization,
@@ -92,7 +101,7 @@ async def find_item(db: Database, ref: str, *, organization: str | None = None) 
         raise RefusedError(
             f"{ref!r} has several work items: {listed}", hint="use one of these reference numbers", code="ambiguous"
         )
-    return Target(target.organization, target.conversation_id, rows[0]["id"], None, "item")
+    return ItemTarget(target.organization, target.conversation_id, rows[0]["id"])
 
 
 async def _candidates(db: Database, ref: str, organization: str | None) -> list[Target]:

@@ -11,7 +11,7 @@ from typing import Any
 
 from zaia_cli.core.errors import ConfigError
 from zaia_cli.core.states import ITEM_STATES, PART_STATES
-from zaia_cli.reports.lookup import Target
+from zaia_cli.reports.lookup import ItemTarget
 from zaia_cli.reports.plain import plain, seconds
 from zaia_cli.reports.records import load
 from zaia_cli.reports.reply_state import reply_state
@@ -67,7 +67,7 @@ async def queue_items(
     return [plain(row | {"age_s": seconds(row["age_s"])}) for row in rows]
 
 
-async def item_evidence(db: Database, target: Target) -> dict[str, Any]:
+async def item_evidence(db: Database, target: ItemTarget) -> dict[str, Any]:
     """Show one item with the proof of what became of it.
 
     Returns:

@@ -19,6 +19,25 @@ __all__ = ["Records", "Row", "grouped", "load"]
 
 Row = dict[str, Any]
 
+_OF_ITEMS = (
+    "reports_story.items",
+    "reports_story.attempts",
+    "reports_story.steps",
+    "reports_story.tools",
+    "reports_story.model_calls",
+    "reports_story.replies",
+)
+_OF_CONVERSATION = (
+    "reports_story.messages",
+    "reports_story.parts",
+    "reports_story.deliveries",
+    "reports_story.statuses",
+    "reports_story.handoffs",
+    "reports_story.approvals",
+    "reports_story.events",
+    "reports_story.receipts",
+)
+
 
 @dataclass(frozen=True, slots=True)
 class Records:
@@ -45,7 +64,7 @@ class Records:
 async def load(db: Database, organization: str, conversation_id: UUID, *, item_id: UUID | None = None) -> Records:
     """Load one conversation, or the part of it that belongs to ``item_id``.
 
-    Messages, handoffs, approvals, events and receipts are always those of the whole conversation.
+    Messages, parts, handoffs, approvals, events and receipts are always those of the whole conversation.
 
     Raises:
         NotFoundError: The organization has no such conversation.
@@ -55,10 +74,10 @@ async def load(db: Database, organization: str, conversation_id: UUID, *, item_i
     if not found:
         raise NotFoundError(f"no conversation {conversation_id} in organization {organization}", hint="zaia queue list")
     loaded: dict[str, list[Row]] = {}
-    for name in ("items", "attempts", "steps", "tools", "model_calls", "replies"):
-        loaded[name] = await db.run(f"reports_story.{name}", None, **key, item_id=item_id)
-    for name in ("messages", "parts", "deliveries", "statuses", "handoffs", "approvals", "events", "receipts"):
-        loaded[name] = await db.run(f"reports_story.{name}", None, **key)
+    for name in _OF_ITEMS:
+        loaded[name.removeprefix("reports_story.")] = await db.run(name, None, **key, item_id=item_id)
+    for name in _OF_CONVERSATION:
+        loaded[name.removeprefix("reports_story.")] = await db.run(name, None, **key)
     return Records(organization=organization, conversation=found[0], **loaded)
 
 

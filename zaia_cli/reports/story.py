@@ -117,7 +117,11 @@ def _attempt(attempt: Row, records: Records) -> dict[str, Any]:
 
 def _step(step: Row, records: Records) -> dict[str, Any]:
     key = (step["item_id"], step["n"])
-    calls = [row for row in records.model_calls if (row["item_id"], row["step"]) == key]
+    calls = [
+        row
+        for row in records.model_calls
+        if (row["item_id"], row["step"]) == key and row["attempt_id"] == step["attempt_id"]
+    ]
     tools = [row for row in records.tools if (row["item_id"], row["step"]) == key]
     return {
         "n": step["n"],

@@ -61,16 +61,16 @@ def _line(at: str | None, who: str, what: str) -> Iterator[Line]:
 def _messages(story: dict[str, Any]) -> Iterator[Line]:
     replied = {reply["text"] for reply in story["replies"]}
     for message in story["messages"]:
-        role, said = message["role"], shorten(message["text"], _TEXT_LIMIT)
+        role, revisions = message["role"], message["revisions"]
+        said = shorten(revisions[0]["text"] if revisions else message["text"], _TEXT_LIMIT)
         if role in ("tool_call", "tool_result") or (role in ("agent", "human") and message["text"] in replied):
             continue
         mark = f"#{message['seq']} " if message["seq"] is not None else ""
         kind = "" if message["kind"] == "text" else f"[{message['kind']}] "
         who = message["author"] or role if role != "customer" else "customer"
         yield from _line(message["received_at"], who, f"{mark}{kind}{said}")
-        for revision in message["revisions"]:
-            at = revision.get("at") if isinstance(revision, dict) else None
-            yield from _line(at, "customer", f"{mark}edited; the text above is the last one")
+        for revision in revisions[1:]:
+            yield from _line(revision["at"], "customer", f"{mark}edited: {shorten(revision['text'], _TEXT_LIMIT)}")
         yield from _line(message["deleted_at"], "customer", f"{mark}deleted")
 
 

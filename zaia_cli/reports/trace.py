@@ -27,14 +27,11 @@ async def request_trace(db: Database, target: Target) -> dict[str, Any]:
         ``alerts`` and ``cost`` (``cost_usd`` null when no call has a known cost).
     """
     records = await load(db, target.organization, target.conversation_id, item_id=target.item_id)
-    names = [str(item["id"]) for item in records.items] + [item["reference"] for item in records.items]
-    if target.item_id is None:
-        names.append(str(target.conversation_id))
-    alerts = await db.run("reports_story.alerts", organization=target.organization, names=names)
+    alerts = await db.run("reports_story.alerts", organization=target.organization, names=_names(target, records))
     references = {item["id"]: item["reference"] for item in records.items}
     messages = [row for row in records.messages if target.item_id is None or _concerns(row, records)]
     provider_ids = {row["provider_id"] for row in messages}
-    chosen = None if target.item_id is None else target.item_id
+    chosen = target.item_id
     trace = {
         "schema_version": 1,
         "found_as": target.kind,
@@ -50,6 +47,14 @@ async def request_trace(db: Database, target: Target) -> dict[str, Any]:
         "cost": _cost(records),
     }
     return plain(trace)  # type: ignore[no-any-return]
+
+
+def _names(target: Target, records: Records) -> list[str]:
+    """Whatever an alert about the target may name."""
+    rows = [*records.items, *records.replies, *records.handoffs, *records.approvals]
+    about = [row for row in rows if target.item_id in (None, row["id"], row.get("item_id"))]
+    names = [str(row["id"]) for row in about] + [item["reference"] for item in records.items]
+    return names if target.item_id is not None else [*names, str(target.conversation_id)]
 
 
 def _concerns(message: dict[str, Any], records: Records) -> bool:

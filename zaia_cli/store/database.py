@@ -53,7 +53,7 @@ Connection = psycopg.AsyncConnection[DictRow]
 T = TypeVar("T")
 
 _OPEN_TIMEOUT_S = 6.0
-_POOL_TIMEOUT_S = 10.0
+_POOL_TIMEOUT_S = 5.0
 _PING_AFTER_S = 10.0
 _PING_TIMEOUT_S = 5.0
 _RECONNECT_MAX_S = 5.0
@@ -66,7 +66,7 @@ class Session:
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
 
-    async def run(self, name: str, rows: Sequence[Mapping[str, Any]] | None = None, **params: Any) -> list[DictRow]:
+    async def run(self, name: str, rows: Sequence[Mapping[str, Any]] | None = None, /, **params: Any) -> list[DictRow]:
         """Run a named statement inside this transaction.
 
         Args:
@@ -134,7 +134,6 @@ class Database:
             max_size=pool_size,
             timeout=_POOL_TIMEOUT_S,
             configure=_configure,
-            check=_check_alive,
             reconnect_timeout=_POOL_TIMEOUT_S,
             open=False,
         )
@@ -165,17 +164,17 @@ class Database:
             UnavailableError, RetryableDatabaseError: Nothing was committed.
         """
         with translated():
-            async with self._pool.connection() as connection:
-                await connection.execute("BEGIN")
+            async with self._connection() as connection:
+                await connection.execute("BEGIN", prepare=False)
                 yield Session(connection)
                 try:
-                    committed = await connection.execute("COMMIT")
+                    committed = await connection.execute("COMMIT", prepare=False)
                 except psycopg.Error as error:
                     raise _outcome(error, connection) from error
                 if committed.statusmessage != "COMMIT":
                     raise psycopg.errors.InFailedSqlTransaction("a statement failed and the block went on")
 
-    async def run(self, name: str, rows: Sequence[Mapping[str, Any]] | None = None, **params: Any) -> list[DictRow]:
+    async def run(self, name: str, rows: Sequence[Mapping[str, Any]] | None = None, /, **params: Any) -> list[DictRow]:
         """Run one named statement as its own transaction, in one round trip; arguments as :meth:`Session.run`.
 
         Raises:
@@ -183,7 +182,7 @@ class Database:
             UnavailableError, RetryableDatabaseError: Nothing was committed.
         """
         with translated():
-            async with self._pool.connection() as connection:
+            async with self._connection() as connection:
                 try:
                     return await _execute_raw(connection, statement(name), _bind(rows, params))
                 except psycopg.Error as error:
@@ -208,7 +207,7 @@ class Database:
         """Wake listeners (``NOTIFY zaia_work``), outside any transaction. Best effort: polling stands behind it."""
         try:
             with translated():
-                async with self._pool.connection(timeout=1.0) as connection:
+                async with self._connection(timeout_s=1.0) as connection:
                     await connection.execute("NOTIFY zaia_work")
         except UnavailableError:
             return
@@ -234,6 +233,22 @@ class Database:
             except (psycopg.OperationalError, OSError, TimeoutError):
                 await asyncio.sleep(wait_s)
                 wait_s = min(wait_s * 2, _RECONNECT_MAX_S)
+
+
+    @asynccontextmanager
+    async def _connection(self, timeout_s: float = _POOL_TIMEOUT_S) -> AsyncIterator[Connection]:
+        """Lend a connection that was alive a moment ago; the pool's own check would wait a second after a dead one."""
+        while True:
+            connection = await self._pool.getconn(timeout_s)
+            if _is_alive(connection):
+                break
+            await connection.close()
+            await self._pool.putconn(connection)
+        try:
+            async with connection:
+                yield connection
+        finally:
+            await self._pool.putconn(connection)
 
 
 async def has_pgvector(database: Database) -> bool:
@@ -313,16 +328,18 @@ async def _configure(connection: Connection) -> None:
     await connection.execute("SET TimeZone TO 'UTC'")
 
 
-async def _check_alive(connection: Connection) -> None:
-    """Refuse a connection that the server closed while idle; no round trip, for a healthy idle one has said nothing."""
-    with selectors.DefaultSelector() as selector:
-        selector.register(connection.pgconn.socket, selectors.EVENT_READ)
-        for _ in range(3):
-            if not selector.select(0):
-                return
-            connection.pgconn.consume_input()
-            if connection.pgconn.status != ConnStatus.OK:
-                raise psycopg.OperationalError("the server has closed the connection")
+def _is_alive(connection: Connection) -> bool:
+    """Whether the server has not closed it while it was idle. No round trip: a healthy idle one has said nothing."""
+    try:
+        with selectors.DefaultSelector() as selector:
+            selector.register(connection.pgconn.socket, selectors.EVENT_READ)
+            for _ in range(3):
+                if not selector.select(0):
+                    break
+                connection.pgconn.consume_input()
+    except psycopg.OperationalError:
+        return False
+    return connection.pgconn.status == ConnStatus.OK
 
 
 async def _hear(connection: Connection) -> bool:

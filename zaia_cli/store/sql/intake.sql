@@ -135,10 +135,10 @@ INSERT INTO messages (organization_id, id, conversation_id, seq, after_seq, role
 SELECT organization_id, id, conversation_id, seq, after_seq, role, kind, text, provider_id, reply_to, item_id,
   coalesce(author, ''), coalesce(starts_turn, false), coalesce(fields, '{}'), coalesce(revisions, '[]'), deleted_at, raw,
   coalesce(sent_at, now())
-FROM jsonb_to_recordset(%(rows)s) WITH ORDINALITY AS r(organization_id text, id uuid, conversation_id uuid, seq int,
+FROM ROWS FROM (jsonb_to_recordset(%(rows)s) AS (organization_id text, id uuid, conversation_id uuid, seq int,
   after_seq int, role text, kind text, text text, provider_id text, reply_to text, item_id uuid, author text,
-  starts_turn boolean, fields jsonb, revisions jsonb, deleted_at timestamptz, raw jsonb, sent_at timestamptz, ordinal bigint)
-ORDER BY ordinal
+  starts_turn boolean, fields jsonb, revisions jsonb, deleted_at timestamptz, raw jsonb, sent_at timestamptz)) WITH ORDINALITY AS r
+ORDER BY ordinality
 
 -- name: revise_messages
 UPDATE messages m SET text = r.text, revisions = r.revisions, deleted_at = r.deleted_at

@@ -97,3 +97,9 @@ SELECT seq, provider_id, text FROM messages
 WHERE organization_id = %(organization_id)s AND conversation_id = %(conversation_id)s AND seq > %(done_until)s
   AND starts_turn AND deleted_at IS NULL
 ORDER BY seq
+
+-- name: now
+SELECT now() AS now
+
+-- name: contact
+SELECT contact_id FROM conversations WHERE organization_id = %(organization_id)s AND id = %(conversation_id)s

@@ -12,9 +12,8 @@ RETURNING id
 -- name: insert_parts
 INSERT INTO parts (organization_id, reply_id, n, conversation_id, text)
 SELECT r.organization_id, r.reply_id, r.n, r.conversation_id, r.text
-FROM jsonb_to_recordset(%(rows)s) WITH ORDINALITY
-  AS r(organization_id text, reply_id uuid, n int, conversation_id uuid, text text, ordinal bigint)
-ORDER BY r.ordinal
+FROM ROWS FROM (jsonb_to_recordset(%(rows)s) AS (organization_id text, reply_id uuid, n int, conversation_id uuid, text text)) WITH ORDINALITY AS r
+ORDER BY r.ordinality
 
 -- name: claim
 -- Take parts that may go now and open their deliveries, in one commit before any network call. The owner, the window, the

@@ -10,3 +10,61 @@ WITH call AS (
 INSERT INTO approvals (organization_id, id, conversation_id, item_id, step, ordinal, tool, arguments, assignee)
 VALUES (%(organization_id)s, %(id)s, %(conversation_id)s, %(item_id)s, %(step)s, %(ordinal)s, %(tool)s, %(arguments)s, %(assignee)s)
 ON CONFLICT DO NOTHING
+
+-- name: find_approval
+SELECT p.organization_id, p.conversation_id, p.item_id, p.tool, p.state, i.reference, i.class
+FROM approvals p JOIN work_items i ON i.organization_id = p.organization_id AND i.id = p.item_id
+WHERE p.organization_id = %(organization_id)s AND p.id = %(approval_id)s
+
+-- name: decide
+UPDATE approvals SET state = %(state)s, decided_by = %(by)s, decided_at = now(), why = %(why)s
+WHERE organization_id = %(organization_id)s AND id = %(approval_id)s AND state = 'waiting'
+RETURNING id
+
+-- name: find_item
+SELECT organization_id, id AS item_id, conversation_id, reference, state, class FROM work_items
+WHERE organization_id = %(organization_id)s AND id = %(item_id)s
+
+-- name: reset_attempts
+UPDATE work_items SET attempts = 0, yields = 0 WHERE organization_id = %(organization_id)s AND id = %(item_id)s
+
+-- name: cancel_item
+-- The lease goes too; what the item would have answered counts as done.
+WITH item AS (
+  UPDATE work_items i SET state = 'cancelled', due_at = NULL, updated_at = now()
+  WHERE i.organization_id = %(organization_id)s AND i.id = %(item_id)s
+  RETURNING i.organization_id, i.conversation_id, i.id, i.last_seq
+), closed AS (
+  UPDATE attempts a SET state = 'cancelled', ended_at = now() FROM item i
+  WHERE a.organization_id = i.organization_id AND a.item_id = i.id AND a.state = 'running'
+), undecided AS (
+  UPDATE approvals p SET state = 'rejected', decided_at = now(), why = 'the request was cancelled' FROM item i
+  WHERE p.organization_id = i.organization_id AND p.item_id = i.id AND p.state = 'waiting'
+)
+UPDATE hot h SET token = CASE WHEN %(held)s THEN NULL ELSE h.token END,
+  lease_holder = CASE WHEN %(held)s THEN NULL ELSE h.lease_holder END,
+  lease_until = CASE WHEN %(held)s THEN NULL ELSE h.lease_until END,
+  done_until = greatest(h.done_until, i.last_seq), due_at = CASE WHEN h.last_in > i.last_seq THEN h.due_at END
+FROM item i WHERE h.organization_id = i.organization_id AND h.conversation_id = i.conversation_id
+
+-- name: prioritize
+WITH item AS (
+  UPDATE work_items i SET class = %(item_class)s, class_rule = %(rule)s, updated_at = now()
+  WHERE i.organization_id = %(organization_id)s AND i.id = %(item_id)s
+  RETURNING i.organization_id, i.conversation_id
+)
+UPDATE hot h SET band = %(band)s FROM item i
+WHERE h.organization_id = i.organization_id AND h.conversation_id = i.conversation_id
+
+-- name: find_part
+SELECT organization_id, conversation_id, state FROM parts WHERE reply_id = %(reply_id)s AND n = %(n)s
+
+-- name: open_sends
+SELECT p.organization_id, p.conversation_id, p.reply_id || ':' || p.n AS part, p.state, p.error, left(p.text, 120) AS text,
+  r.kind, c.channel, c.address, coalesce(p.unknown_at, p.failed_at, p.sending_at) AS since, p.reconcile_at IS NOT NULL AS is_task
+FROM parts p
+JOIN replies r ON r.organization_id = p.organization_id AND r.id = p.reply_id
+JOIN conversations c ON c.organization_id = p.organization_id AND c.id = p.conversation_id
+WHERE p.state IN ('unknown', 'failed', 'sending')
+  AND coalesce(p.unknown_at, p.failed_at, p.sending_at) <= now() - make_interval(secs => %(older_than_s)s)
+ORDER BY since

@@ -224,6 +224,10 @@ UPDATE work_items SET state = 'completed', result = %(result)s, read_until = %(r
 WHERE organization_id = %(organization_id)s AND id = %(item_id)s AND state = 'processing'
 RETURNING id
 
+-- name: mark_read
+UPDATE hot SET done_until = greatest(done_until, %(read_until)s)
+WHERE organization_id = %(organization_id)s AND conversation_id = %(conversation_id)s
+
 -- name: end_attempt
 UPDATE attempts SET state = %(state)s, error = %(error)s, ended_at = now()
 WHERE organization_id = %(organization_id)s AND id = %(token)s AND state = 'running'
