@@ -323,6 +323,7 @@ def test_approvals_are_listed_and_decided_by_a_named_person(on: Zaia, rows: Rows
         ("queue", "prioritize", REF, "--class", "urgent"),
         ("human", "take", REF),
         ("human", "assign", REF, "rui"),
+        ("human", "reply", REF, "oi"),
         ("human", "resolve", REF),
         ("approvals", "approve", str(new_id())),
         ("reconcile", "--resend", f"{new_id()}:1"),

@@ -1,7 +1,8 @@
 """Recorded traffic of real providers, replayed through the adapter with the request body matched.
 
-The recordings keep bodies as ``parsed_body``; they are turned into plain vcrpy bodies here. Where another client recorded
-them, the request body is replaced by the one that the adapter must send, so that matching it stays a real check.
+The recordings keep bodies as ``parsed_body``; they are turned into plain vcrpy bodies here. Where another client
+recorded them, the request body is replaced by the one that the adapter must send, so that matching it stays a real
+check.
 """
 
 from __future__ import annotations

@@ -6,6 +6,7 @@ import asyncio
 import time
 from typing import Any
 
+import httpx
 import pytest
 
 from zaia_cli.core.chat import ChatMessage, ToolCall, ToolSpec
@@ -122,15 +123,14 @@ async def test_refused_connection_is_transient(serve_provider: Any, ask: Any) ->
     assert (error.kind, error.status) == ("transient", None)
 
 
-async def test_call_inside_a_handler_is_not_blamed_for_the_earlier_error(serve_provider: Any, ask: Any) -> None:
-    async with serve_provider(answer(401, {"error": {"message": "bad key"}})) as (first, received):
-        earlier = await failure(first, ask(received.model))
-        async with serve_provider(answer(200, "<html>")) as (second, _):
-            try:
-                raise earlier
-            except ModelError:
-                error = await failure(second, ask(received.model))
-    assert (error.kind, error.status) == ("transient", None)
+def test_error_of_an_earlier_request_is_not_blamed_on_this_one() -> None:
+    request = httpx.Request("POST", "http://provider")
+    earlier = ModelError("unauthorized", "bad key")
+    earlier.__context__ = httpx.HTTPStatusError("x", request=request, response=httpx.Response(401, request=request))
+    later = RuntimeError("unreadable")
+    later.__context__ = earlier
+    assert (model_error(later).kind, model_error(later).status) == ("transient", None)
+    assert model_error(earlier.__context__).status == 401
 
 
 async def test_only_anthropic_gets_a_cache_mark_and_it_ends_the_stable_prefix(serve_provider: Any, ask: Any) -> None:

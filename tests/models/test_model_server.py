@@ -131,6 +131,14 @@ async def test_remembered_requests_are_bounded() -> None:
     assert (log["count"], len(log["requests"])) == (1005, 1000)
 
 
+async def test_small_answers_are_not_held_back_by_the_socket() -> None:
+    async with serving({"text": "ok"}) as (_, url), httpx.AsyncClient() as client:
+        started = time.monotonic()
+        for _ in range(50):
+            await client.get(f"{url}/requests")
+        assert time.monotonic() - started < 1.5
+
+
 async def test_taken_port_is_unavailable() -> None:
     app = model_server(Script.model_validate({"rules": [{"text": "ok"}]}))
     async with serve_app(app) as url:

@@ -69,6 +69,12 @@ def test_reused_id_answers_its_own_call() -> None:
     assert [message.content for message in repaired_history(history) if message.role == "tool"] == ["first", "second"]
 
 
+def test_result_of_a_reused_id_goes_to_the_newest_call() -> None:
+    history = [calls("a"), user("e aí?"), calls("a"), result("a", "second")]
+    results = [message.content for message in repaired_history(history) if message.role == "tool"]
+    assert results == [MISSING_RESULT, "second"]
+
+
 def test_nothing_empty_is_sent() -> None:
     history = (user("oi"), ChatMessage("assistant", " \u200b"), user(""), calls("a"), result("a", ""))
     sent = wire_messages(ModelRequest("m", "\n", history), with_cache_control=False)

@@ -57,13 +57,14 @@ def _no_leftovers(folder: Path) -> Iterator[None]:
             raise
 
 
-def find_processes(folder: Path) -> list[int]:
-    """Processes of other programs that name ``folder`` or something below it."""
+def find_processes(folder: Path, word: bytes = b"") -> list[int]:
+    """Other processes whose command line has ``word`` and names ``folder`` or something below it."""
     found = []
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit() and int(entry.name) != os.getpid():
             with suppress(OSError):
-                if bytes(folder) in (entry / "cmdline").read_bytes():
+                words = (entry / "cmdline").read_bytes()
+                if bytes(folder) in words and word in words:
                     found.append(int(entry.name))
     return found
 
@@ -197,9 +198,9 @@ def test_server_orphaned_together_with_its_watcher_is_reused_then_stopped(folder
     user = User(folder)
     user.dsn()
     pid = server_pid(folder)
-    while not (watchers := set(find_processes(folder)) - {pid, user.process.pid}):
+    while not (watchers := find_processes(folder, b"zaia_cli.store.embedded")):
         continue  # its command line appears a moment after it was made
-    kill(watchers.pop())
+    kill(watchers[0])
     user.kill()
     assert embedded_dsn(folder) is not None
     with embedded_server(folder):

@@ -1,7 +1,7 @@
 """Asking the model within one deadline: tries, fallbacks, and a record of each.
 
 Idea: this is the only retry loop around models. Invariant: all tries of one question share ``model_timeout_s``; each
-request leaves a record, failed ones too. Tested in ``tests/unit/test_ask.py``.
+request leaves a record, failed ones too. Tested in ``tests/unit/test_loop.py``.
 """
 
 from __future__ import annotations

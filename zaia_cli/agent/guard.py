@@ -1,7 +1,7 @@
 """The guard: limits that stop a model which repeats itself.
 
 Idea: counted over the whole item, so a retry does not reset it. Invariant: a trip is a ``ToolLoopError``, which is
-never retried. Tested in ``tests/unit/test_guard.py``.
+never retried. Tested in ``tests/unit/test_loop.py``.
 """
 
 from __future__ import annotations

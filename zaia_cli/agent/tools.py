@@ -1,7 +1,7 @@
 """Tools of a turn: what they are, the two built-in ones, and how a call is checked.
 
 Idea: a tool is built with its conversation and sees only that; the loop decides when it runs. Invariant: a tool's
-passing failure is a short sentence for the model, never an exception text. Tested in ``tests/unit/test_tools.py``.
+passing failure is a short sentence for the model, never an exception text. Tested in ``tests/unit/test_loop.py``.
 """
 
 from __future__ import annotations

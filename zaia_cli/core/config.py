@@ -176,8 +176,10 @@ class Config(_Section):
                 f"{self.turn.deadline_s:g} + longest step {max(self.turn.model_timeout_s, self.turn.tool_timeout_s):g} "
                 f"+ margin {_LEASE_MARGIN_S:g}); raise lease.ttl_s or lower turn.deadline_s"
             )
-        if self.lease.backend == "redis" and not self.lease.redis_url:
-            raise ValueError('lease.backend = "redis" needs lease.redis_url')
+        if self.lease.backend == "redis":
+            raise ValueError('lease.backend = "redis" is not in this version yet; use "postgres"')
+        if self.database.distributed:
+            raise ValueError("database.distributed is not in this version yet; leave it false")
         if self.turn.coalesce_max_s < self.turn.coalesce_s:
             raise ValueError("turn.coalesce_max_s is shorter than turn.coalesce_s")
         return self

@@ -121,7 +121,7 @@ async def _settle_races(
         ]
         if moved:
             await session.run("intake.repoint_aliases", moved)
-            known.update({row["alias"]: winner for row in moved})
+            known.update((str(row["alias"]), winner) for row in moved)
 
 
 async def _ensure_conversations(

@@ -14,7 +14,7 @@ from uuid import UUID
 
 from zaia_cli.core.config import Config
 from zaia_cli.core.ids import new_id, new_reference
-from zaia_cli.core.inbound import Message, MessageEdit, MessageRevoke, Reaction
+from zaia_cli.core.inbound import Message
 from zaia_cli.core.priority import ClassDecision, band, decide_class, higher
 from zaia_cli.core.text import is_thanks
 
@@ -66,13 +66,14 @@ class ConversationPlan:
         self.trace_id = trace_id
         self.pending = next((item for item in items if item["state"] == "pending"), None)
         self.held = next((item for item in items if item["state"] != "pending"), None)
-        self._is_new_item = False
+        self.is_new_item = False
         self._decision = ClassDecision("background")
-        self._texts: dict[str, Row] = {}
-        self._live: dict[UUID, int] = {}
+        self.texts: dict[str, Row] = {}
+        self.live: dict[UUID, int] = {}
         self._last_customer_at: datetime | None = None
         self._address: str | None = None
         self._reopened = False
+        self.was_noticed = False
 
     @property
     def is_leased(self) -> bool:
@@ -80,8 +81,8 @@ class ConversationPlan:
 
     def load(self, known: list[Row], unanswered: list[Row]) -> None:
         """Give the plan the stored messages that edits and revokes refer to, and what is unanswered."""
-        self._texts = {row["provider_id"]: row for row in known}
-        self._live = {row["id"]: row["seq"] for row in unanswered}
+        self.texts = {row["provider_id"]: row for row in known}
+        self.live = {row["id"]: row["seq"] for row in unanswered}
 
     def add_message(
         self, message: Message, early: list[Row], duplicate: Row | None, request_key: str | None, out: Changes
@@ -124,12 +125,12 @@ class ConversationPlan:
         }
         out.messages.append(row)
         if message.provider_id:
-            self._texts[message.provider_id] = row
+            self.texts[message.provider_id] = row
         self._address = message.party.address
         self._last_customer_at = max(filter(None, (self._last_customer_at, message.sent_at)))
         item: Row | None = None
         if wants_turn:
-            self._live[row["id"]] = seq
+            self.live[row["id"]] = seq
             self.head["last_in"] = seq
             if self.head["state"] == "resolved":
                 self._reopened = True
@@ -139,6 +140,8 @@ class ConversationPlan:
                 item = self._join_or_open(message, text, request_key, out)
         elif duplicate is not None:
             item = self._note_duplicate(duplicate, message, out)
+        elif message.kind == "unsupported":
+            self._say_unsupported(message, out)
         out.report.append(
             {
                 "reference": item and item["reference"],
@@ -162,11 +165,11 @@ class ConversationPlan:
         source = message.provider_id
         if self.pending is None:
             self.pending = self._open(message, decision, source, request_key)
-            self._is_new_item = True
+            self.is_new_item = True
         else:
             current = ClassDecision(self.pending["class"], self.pending["class_rule"])
             chosen = higher(current, decision)
-            if chosen is not current and not self._is_new_item:
+            if chosen is not current and not self.is_new_item:
                 out.events.append(
                     self._event(
                         "item",
@@ -180,7 +183,7 @@ class ConversationPlan:
             self.pending["touched"] = True
         self.pending["last_seq"] = self.head["seq"]
         self.pending["source_message"] = source or self.pending.get("source_message")
-        self._postpone()
+        self.postpone()
         if decision.item_class == "urgent":
             out.alerts.append(
                 {
@@ -217,7 +220,7 @@ class ConversationPlan:
             "trace_id": self.trace_id,
         }
 
-    def _postpone(self) -> None:
+    def postpone(self) -> None:
         assert self.pending is not None
         turn = self.config.turn
         wait_s = 0.0 if self.head["channel"] == "console" else turn.coalesce_s
@@ -226,126 +229,35 @@ class ConversationPlan:
         before = self.pending.get("due_at")
         self.pending["due_at"] = max(due, before) if before and before > longest else due
 
+    def _say_unsupported(self, message: Message, out: Changes) -> None:
+        text = self.settings.get("unsupported_message") or ""
+        if text and not self.was_noticed and self.head["owner"] == "agent":
+            self.was_noticed = True
+            out.notices.append(self._notice("notice", None, text, message.provider_id, self.head["done_until"]))
+
+    def _notice(self, kind: str, item_id: UUID | None, text: str, source: str | None, read_until: int) -> Row:
+        return {
+            "conversation_id": self.id,
+            "channel": self.head["channel"],
+            "kind": kind,
+            "item_id": item_id,
+            "text": text,
+            "source_message": source,
+            "read_until": read_until,
+        }
+
     def _note_duplicate(self, duplicate: Row, message: Message, out: Changes) -> Row:
         text = self.settings.get("duplicate_message") or ""
         if text:
-            out.notices.append(
-                {
-                    "conversation_id": self.id,
-                    "channel": self.head["channel"],
-                    "kind": "duplicate",
-                    "item_id": duplicate["id"],
-                    "text": text.replace("{reference}", duplicate["reference"]),
-                    "source_message": message.provider_id,
-                    "read_until": self.head["seq"],
-                }
-            )
+            shown = text.replace("{reference}", duplicate["reference"])
+            notice = self._notice("duplicate", duplicate["id"], shown, message.provider_id, self.head["seq"])
+            out.notices.append(notice)
         out.events.append(
             self._event(
                 "item", duplicate["id"], None, None, f"repeat of {duplicate['reference']} ({duplicate['state']})"
             )
         )
         return duplicate
-
-    def add_edit(self, edit: MessageEdit, out: Changes) -> None:
-        """Replace the text of an unanswered message; keep an answered one and note what changed."""
-        target = self._texts.get(edit.original_id)
-        if target is None:
-            self._remember_early(edit, "edit", edit.kind, edit.text, out)
-            return
-        revisions = list(target["revisions"]) or [{"text": target["text"], "at": None}]
-        revisions.append({"text": edit.text, "at": edit.sent_at.isoformat(), "provider_id": edit.provider_id})
-        target["revisions"] = revisions
-        is_unanswered = target["seq"] > self.head["done_until"]
-        if is_unanswered:
-            target["text"] = edit.text
-            self._mark_changed()
-        else:
-            self._note(f"[o cliente editou uma mensagem anterior para: {edit.text}]", "edit", edit, out)
-        self._save_text(target, out)
-
-    def add_revoke(self, revoke: MessageRevoke, out: Changes) -> None:
-        """Drop a message before it is answered; cancel the item when nothing else is asked."""
-        target = self._texts.get(revoke.original_id)
-        if target is None:
-            self._remember_early(revoke, "revoke", "revoke", None, out)
-            return
-        if target["deleted_at"] is not None:
-            return
-        target["deleted_at"] = revoke.sent_at
-        self._live.pop(target["id"], None)
-        self._save_text(target, out)
-        if target["seq"] > self.head["done_until"]:
-            self._mark_changed()
-            if not self._live and not self.is_leased:
-                self.head["done_until"] = self.head["last_in"]
-                self._cancel_pending("every message was deleted by the customer", out)
-
-    def add_reaction(self, reaction: Reaction, out: Changes) -> None:
-        """Keep a reaction as a note; it asks for nothing."""
-        shown = f"[reação {reaction.emoji}]" if reaction.emoji else "[reação removida]"
-        self._note(shown, "reaction", reaction, out, reply_to=reaction.target_id)
-
-    def _mark_changed(self) -> None:
-        if self.is_leased:
-            self.head["revised"] = True
-        elif self.pending is not None:
-            self.pending["touched"] = True
-            self._postpone()
-
-    def _cancel_pending(self, why: str, out: Changes) -> None:
-        if self.pending is None:
-            return
-        if self._is_new_item:
-            self._is_new_item = False
-        else:
-            out.cancelled_items.append({"organization_id": self.organization_id, "id": self.pending["id"], "why": why})
-        self.pending = None
-
-    def _save_text(self, target: Row, out: Changes) -> None:
-        if any(row is target for row in out.messages):
-            return
-        out.revised = [row for row in out.revised if row["id"] != target["id"]]
-        keys = ("id", "text", "revisions", "deleted_at")
-        out.revised.append({"organization_id": self.organization_id, **{key: target[key] for key in keys}})
-
-    def _note(
-        self, text: str, kind: str, event: MessageEdit | Reaction, out: Changes, *, reply_to: str | None = None
-    ) -> None:
-        out.messages.append(
-            {
-                "organization_id": self.organization_id,
-                "id": new_id(),
-                "conversation_id": self.id,
-                "seq": None,
-                "after_seq": self.head["seq"],
-                "role": "note",
-                "kind": kind,
-                "text": text,
-                "provider_id": event.provider_id,
-                "reply_to": reply_to,
-                "raw": event.raw,
-                "sent_at": event.sent_at,
-            }
-        )
-
-    def _remember_early(
-        self, event: MessageEdit | MessageRevoke, change: str, kind: str, text: str | None, out: Changes
-    ) -> None:
-        out.changes.append(
-            {
-                "organization_id": self.organization_id,
-                "channel": event.channel,
-                "account": event.account,
-                "original_id": event.original_id,
-                "change": change,
-                "provider_id": event.provider_id,
-                "kind": kind,
-                "text": text,
-                "sent_at": event.sent_at,
-                "raw": event.raw,
-            }
-        )
 
     def _event(self, entity: str, entity_id: UUID, source: str | None, target: str | None, why: str) -> Row:
         return {
@@ -366,20 +278,14 @@ class ConversationPlan:
         """Write down what the conversation looks like now."""
         if self.held is not None and self.held.get("touched"):
             out.extended_items.append(self._extension(self.held))
-        if self.pending is not None and self._is_new_item:
+        if self.pending is not None and self.is_new_item:
             out.new_items.append(self.pending)
             out.events.append(self._event("item", self.pending["id"], None, "pending", "opened by a message"))
             if self.settings.get("ack_message") and not float(self.settings.get("ack_after_s") or 0):
+                text = self.settings["ack_message"].replace("{reference}", self.pending["reference"])
+                source = self.pending.get("source_message")
                 out.notices.append(
-                    {
-                        "conversation_id": self.id,
-                        "channel": self.head["channel"],
-                        "kind": "acknowledgement",
-                        "item_id": self.pending["id"],
-                        "text": self.settings["ack_message"].replace("{reference}", self.pending["reference"]),
-                        "source_message": self.pending.get("source_message"),
-                        "read_until": self.head["done_until"],
-                    }
+                    self._notice("acknowledgement", self.pending["id"], text, source, self.head["done_until"])
                 )
         elif self.pending is not None and self.pending.get("touched"):
             out.extended_items.append(self._extension(self.pending))
@@ -409,7 +315,7 @@ class ConversationPlan:
             "done_until": self.head["done_until"],
             "due_at": due_at if self.head["owner"] == "agent" else None,
             "band": band(item_class) if item_class else self.head["band"],
-            "rank": self._rank() if self._is_new_item else self.head["rank"],
+            "rank": self._rank() if self.is_new_item else self.head["rank"],
             "revised": self.head["revised"],
         }
 

@@ -33,6 +33,7 @@ from zaia_cli.engine.contacts import resolve_contacts
 from zaia_cli.engine.conversation_plan import Changes, ConversationPlan
 from zaia_cli.engine.echoes import receive_echoes
 from zaia_cli.engine.lanes import Handover, hand_over, lock_conversation
+from zaia_cli.engine.message_changes import edit, reaction, revoke
 from zaia_cli.engine.outbox import enqueue
 from zaia_cli.engine.statuses import receive_statuses
 from zaia_cli.store.database import Database, Session
@@ -220,22 +221,24 @@ class Intake:
         early = await self._early_changes(session, organization_id, grouped)
         duplicates, request_keys = await self._find_repeats(session, organization_id, heads, grouped)
         trace_id = uuid4().hex
+        noticed = await self._recently_noticed(session, organization_id, grouped)
         for head in heads:
             conversation_id = head["conversation_id"]
             settings = routes[head["channel"], head["account"]]["settings"]
             mine = [item for item in items if item["conversation_id"] == conversation_id]
             plan = ConversationPlan(organization_id, head, mine, settings, self._config, trace_id)
+            plan.was_noticed = conversation_id in noticed
             await self._load_targets(session, organization_id, plan, grouped[conversation_id])
             for event in grouped[conversation_id]:
                 if isinstance(event, Message):
                     key = request_keys.get(id(event))
                     plan.add_message(event, early.get(event.provider_id, []), duplicates.get(id(event)), key, changes)
                 elif isinstance(event, MessageEdit):
-                    plan.add_edit(event, changes)
+                    edit(plan, event, changes)
                 elif isinstance(event, MessageRevoke):
-                    plan.add_revoke(event, changes)
+                    revoke(plan, event, changes)
                 elif isinstance(event, Reaction):
-                    plan.add_reaction(event, changes)
+                    reaction(plan, event, changes)
             plan.finish(changes)
         return changes
 
@@ -259,6 +262,19 @@ class Intake:
         ):
             early[row["original_id"]].append(row)
         return early
+
+    async def _recently_noticed(
+        self, session: Session, organization_id: str, grouped: Mapping[UUID, Sequence[Inbound]]
+    ) -> set[UUID]:
+        rows = [
+            {"conversation_id": conversation_id}
+            for conversation_id, events in grouped.items()
+            if any(isinstance(event, Message) and event.kind == "unsupported" for event in events)
+        ]
+        if not rows:
+            return set()
+        found = await session.run("intake.recent_notices", rows, organization_id=organization_id)
+        return {row["conversation_id"] for row in found}
 
     async def _find_repeats(
         self, session: Session, organization_id: str, heads: Sequence[Row], grouped: Mapping[UUID, Sequence[Inbound]]

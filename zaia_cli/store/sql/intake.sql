@@ -204,3 +204,10 @@ WITH gone AS (
 )
 INSERT INTO events (organization_id, conversation_id, item_id, entity, entity_id, from_state, to_state, actor, by, why, trace_id)
 SELECT organization_id, conversation_id, id, 'item', id::text, 'pending', 'cancelled', 'channel', origin, why, trace_id FROM gone
+
+-- name: recent_notices
+-- Conversations that were told within the hour that something cannot be read.
+SELECT DISTINCT p.conversation_id
+FROM jsonb_to_recordset(%(rows)s) AS r(conversation_id uuid)
+JOIN replies p ON p.organization_id = %(organization_id)s AND p.conversation_id = r.conversation_id
+WHERE p.kind = 'notice' AND p.created_at > now() - interval '1 hour'

@@ -91,16 +91,19 @@ SELECT d.reply_id, d.part, d.n, d.opaque_id, d.worker, d.outcome, d.provider_mes
  ORDER BY d.reply_id, d.part, d.n
 
 -- name: statuses
--- What the channel said of those sends, found by its id or by our opaque id.
-SELECT DISTINCT d.reply_id, d.part, s.provider_message_id, s.status, s.at, s.error, s.received_at, s.applied_at
-  FROM replies r
-  JOIN conversations c ON c.organization_id = r.organization_id AND c.id = r.conversation_id
-  JOIN parts p ON p.organization_id = r.organization_id AND p.reply_id = r.id
-  JOIN deliveries d ON d.organization_id = p.organization_id AND d.reply_id = p.reply_id AND d.part = p.n
+-- What the channel said of those sends. Its id is on the part or on the delivery; each is looked up by the whole key.
+SELECT x.reply_id, x.part, s.provider_message_id, s.status, s.at, s.error, s.received_at, s.applied_at
+  FROM (SELECT p.reply_id, p.n AS part, p.provider_message_id
+          FROM parts p
+         WHERE p.organization_id = %(organization)s AND p.conversation_id = %(conversation_id)s
+        UNION
+        SELECT d.reply_id, d.part, d.provider_message_id
+          FROM replies r
+          JOIN deliveries d ON d.organization_id = r.organization_id AND d.reply_id = r.id
+         WHERE r.organization_id = %(organization)s AND r.conversation_id = %(conversation_id)s) x
+  JOIN conversations c ON c.organization_id = %(organization)s AND c.id = %(conversation_id)s
   JOIN statuses s ON s.organization_id = c.organization_id AND s.channel = c.channel AND s.account = c.account
-                 AND (s.provider_message_id = p.provider_message_id OR s.provider_message_id = d.provider_message_id
-                      OR s.opaque_id = d.opaque_id)
- WHERE r.organization_id = %(organization)s AND r.conversation_id = %(conversation_id)s
+                 AND s.provider_message_id = x.provider_message_id
  ORDER BY s.received_at, s.at
 
 -- name: handoffs
