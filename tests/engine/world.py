@@ -158,6 +158,21 @@ class World:
         async with asyncio.timeout(limit_s):
             await Worker(self.parts(worker)).run(until_idle=True)
 
+    @asynccontextmanager
+    async def running(self, worker: Worker) -> AsyncIterator[Worker]:
+        """Run a worker beside the block and drain it after."""
+        task = asyncio.create_task(worker.run())
+        try:
+            yield worker
+        finally:
+            worker.stop()
+            await asyncio.wait_for(task, 20)
+
+    async def work_until(self, sql: Any, wanted: Any) -> None:
+        """Run a worker until a query of one value gives ``wanted``."""
+        async with self.running(Worker(self.parts())):
+            await self.until(sql, wanted)
+
     async def tick(self) -> None:
         """Run the scheduler once."""
         await Scheduler(self.parts("scheduler")).run_once()

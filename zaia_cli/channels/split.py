@@ -9,14 +9,13 @@ from __future__ import annotations
 
 from typing import Literal
 
-import regex
+import regex  # type: ignore[import-untyped]
 
 __all__ = ["split"]
 
-_BREAKS = tuple(
-    regex.compile(pattern)
-    for pattern in (r"\n[^\S\n]*\n", r"\n", r"""(?<=[.!?…:;]["'”’»)\]]*)\s""", r"\s")  # paragraph, line, sentence, space
-)
+_PARAGRAPH, _LINE, _SPACE = r"\n[^\S\n]*\n", r"\n", r"\s"
+_SENTENCE = r"""(?<=[.!?…:;]["'”»)\]]*)\s"""
+_BREAKS = tuple(regex.compile(pattern) for pattern in (_PARAGRAPH, _LINE, _SENTENCE, _SPACE))
 _CLUSTER = regex.compile(r"\X")
 _LOOK_AHEAD = 16
 
@@ -73,7 +72,7 @@ def _fitting(text: str, limit: int, unit: Literal["utf16", "utf8"]) -> int:
 def _cut(text: str, fits: int) -> int:
     for earliest in (fits // 2, 1):
         for pattern in _BREAKS:
-            starts = [m.start() for m in pattern.finditer(text, 0, fits + _LOOK_AHEAD)]
+            starts: list[int] = [m.start() for m in pattern.finditer(text, 0, fits + _LOOK_AHEAD)]
             if reached := [start for start in starts if earliest <= start <= fits]:
                 return max(reached)
     return fits

@@ -8,7 +8,7 @@ Idea: one TOML file describes one company; applying it twice changes nothing. In
 from __future__ import annotations
 
 from decimal import Decimal
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
@@ -73,8 +73,11 @@ class AssistantFile(_Section):
     monthly_budget_usd: Budget = ""
 
 
+_GRAPH_URLS = {"whatsapp": "https://graph.facebook.com/v23.0", "instagram": "https://graph.instagram.com/v23.0"}
+
+
 class ChannelFile(_Section):
-    """``*_env`` are names of environment variables; a list of secrets may be separated by spaces in the variable."""
+    """``base_url`` empty: Meta's own for its channels; for ``http`` replies stay in the database. ``*_env`` are names of environment variables; a list of secrets may be separated by spaces in the variable."""
 
     kind: Literal["whatsapp", "instagram", "http", "console"]
     account: str = Field(min_length=1)
@@ -83,6 +86,13 @@ class ChannelFile(_Section):
     token_env: str = ""
     app_secret_env: str = ""
     verify_token_env: str = ""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _default_base_url(cls, given: Any) -> Any:
+        if isinstance(given, dict) and not given.get("base_url") and given.get("kind") in _GRAPH_URLS:
+            return {**given, "base_url": _GRAPH_URLS[given["kind"]]}
+        return given
 
 
 class RuleWhen(_Section):

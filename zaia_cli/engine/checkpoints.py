@@ -77,7 +77,7 @@ class LeasedCheckpoints:
 
     async def record_call(self, step: int, record: CallRecord) -> None:
         """Write the ledger row of one model request, whoever owns the conversation."""
-        usage = record.reply.usage if record.reply else None
+        usage = record.reply.usage if record.reply else record.error.usage if record.error else None
         price = self._parts.prices.lookup(record.model, datetime.now(UTC).date())
         cost = cost_usd(usage, price)
         claim = self._claim
