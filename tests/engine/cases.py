@@ -111,6 +111,7 @@ async def play(world: World, case: dict[str, Any], now: int) -> list[int]:
                     statuses.extend(await asyncio.gather(*tasks))
                     tasks = []
             elif step["event"] == "human_reply":
+                await world.until("SELECT count(*) FROM work_items WHERE state = 'processing'", 1)
                 row = (await world.rows("SELECT organization_id, conversation_id FROM hot"))[0]
                 await people.reply(
                     world.db,

@@ -209,9 +209,9 @@ async def test_052_unsupported_messages_get_one_courtesy_text_and_no_model(world
     assert world.sent() == ["Ainda não consigo abrir este tipo de mensagem."]
 
 
-@pytest.mark.parametrize(("number", "read"), [("053", "[imagem sem legenda, não foi possível abrir]"), ("054", "[áudio sem transcrição]")])
-async def test_media_without_text_is_read_as_a_placeholder(world: World, number: str, read: str) -> None:
-    case = load(number)
+@pytest.mark.parametrize(("number", "read"), [("053", "[imagem sem legenda, não foi possível abrir]"), ("054", "[áudio sem
+transcrição]")]) async def test_media_without_text_is_read_as_a_placeholder(world: World, number: str, read: str) ->
+    None: case = load(number)
     case["input"]["llm"] = []
     await play(world, case, NOW)
     assert world.sent()[0] == f"Recebi: {read}"

@@ -96,7 +96,10 @@ async def test_026_a_process_that_died_after_the_send_is_settled_by_the_status(w
 
 async def _answer_only(world: World, worker: Worker) -> None:
     """Commit the turn and leave its reply in the outbox."""
-    await world.rows("INSERT INTO gates (organization_id, name, reason) VALUES ('loja-a', %(name)s, 'test') RETURNING 1", name=f"channel:whatsapp:{ACCOUNT}")
+    await world.rows(
+        "INSERT INTO gates (organization_id, name, reason) VALUES ('loja-a', %(name)s, 'test') RETURNING 1",
+        name=f"channel:whatsapp:{ACCOUNT}",
+    )
     await worker.run(until_idle=True)
     await world.rows("DELETE FROM gates RETURNING 1")
 
@@ -141,7 +144,9 @@ async def test_a_failed_status_ends_the_reply_and_brings_a_person(world: World, 
         await world.say("oi", customer=customer)
         await world.work()
         assert await world.post(shifted(step["body"], NOW - 1_790_000_000)) == 200
-    rows = await world.rows("SELECT p.state, p.error, h.owner FROM parts p JOIN hot h USING (organization_id, conversation_id)")
+    rows = await world.rows(
+        "SELECT p.state, p.error, h.owner FROM parts p JOIN hot h USING (organization_id, conversation_id)"
+    )
     assert {(row["state"], row["owner"]) for row in rows} == {("failed", "human")}
     assert {row["error"]["code"] for row in rows} <= {131026, 131047}
     before = len(world.graph.sends)
@@ -159,7 +164,10 @@ async def test_034_a_second_reply_waits_for_an_unknown_one_a_bounded_time(world:
     await world.travel(130)
     await world.work()
     assert world.sent() == ["Recebi: dois"]
-    assert [row["state"] for row in await world.rows("SELECT state FROM parts ORDER BY position")] == ["unknown", "accepted"]
+    assert [row["state"] for row in await world.rows("SELECT state FROM parts ORDER BY position")] == [
+        "unknown",
+        "accepted",
+    ]
 
 
 async def test_041_an_echo_of_our_own_send_takes_nobody_over(world: World) -> None:
@@ -295,11 +303,16 @@ async def test_codes_that_may_hide_an_accepted_send_wait_for_evidence(world: Wor
 
 
 async def test_a_refused_connection_is_tried_again_and_never_unknown(world: World) -> None:
-    await world.rows("UPDATE channel_accounts SET base_url = 'http://127.0.0.1:9/v1' WHERE channel = 'whatsapp' RETURNING 1")
+    await world.rows(
+        "UPDATE channel_accounts SET base_url = 'http://127.0.0.1:9/v1' WHERE channel = 'whatsapp' RETURNING 1"
+    )
     await world.say("oi")
     async with world.running(Worker(world.parts())):
         await world.until("SELECT attempts FROM parts", 1)
-        await world.rows("UPDATE channel_accounts SET base_url = %(u)s WHERE channel = 'whatsapp' RETURNING 1", u=f"{world.graph_url}/v23.0")
+        await world.rows(
+            "UPDATE channel_accounts SET base_url = %(u)s WHERE channel = 'whatsapp' RETURNING 1",
+            u=f"{world.graph_url}/v23.0",
+        )
         await world.until("SELECT state FROM parts", "accepted")
     assert await world.one("SELECT count(*) FROM events WHERE to_state = 'unknown'") == 0
 

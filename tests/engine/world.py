@@ -60,12 +60,15 @@ class World:
         self.channels: Any = None
         self.http: Any = None
         self.model: Any = None
+        self.app: Any = None
         self._next = 0
 
     def configure(self, **sections: Any) -> None:
         """Set configuration keys over the fast defaults of tests."""
         merged = {name: {**_FAST.get(name, {}), **sections.get(name, {})} for name in {*_FAST, *sections}}
         self.config = Config.model_validate(merged)
+        if self.channels is not None:
+            self.app = create_app(self.db, self.config, self.channels)
 
     def script(self, text: str, name: str = "test") -> None:
         """Write the script of ``scripted/<name>``."""
@@ -74,7 +77,9 @@ class World:
 
     async def organization(self, slug: str = "loja-a", account: str = ACCOUNT, **settings: Any) -> None:
         """Apply a company with WhatsApp, Instagram, http and console accounts named after ``account``."""
-        extra = {name: settings.pop(name) for name in ("departments", "priority_rules", "assistants") if name in settings}
+        extra = {
+            name: settings.pop(name) for name in ("departments", "priority_rules", "assistants") if name in settings
+        }
         tools = sorted(self.tools)
         document = {
             "organization": {
@@ -97,7 +102,11 @@ class World:
             "channels": [
                 self._channel("whatsapp", account),
                 self._channel("instagram", "178" + account),
-                {**self._channel("http", f"site-{slug}"), "base_url": f"{self.graph_url}/callback", "app_secret_env": ""},
+                {
+                    **self._channel("http", f"site-{slug}"),
+                    "base_url": f"{self.graph_url}/callback",
+                    "app_secret_env": "",
+                },
                 {"kind": "console", "account": f"terminal-{slug}", "assistant": "atendimento"},
             ],
             **extra,
@@ -181,8 +190,8 @@ class World:
         """Let ``seconds`` pass: every stored time moves into the past."""
         async with self.db.transaction() as session:
             rows = await session.execute(
-                """SELECT format('UPDATE %I SET %s', table_name, string_agg(format('%1$I = %1$I - %2$L::interval',
-                     column_name, %(passed)s), ', ')) AS statement
+                """SELECT format('UPDATE %%I SET %%s', table_name, string_agg(format('%%1$I = %%1$I - %%2$L::interval',
+                     column_name, %(passed)s::text), ', ')) AS statement
                    FROM information_schema.columns
                    WHERE table_schema = 'public' AND data_type = 'timestamp with time zone' GROUP BY table_name""",
                 {"passed": f"{seconds} seconds"},
@@ -204,7 +213,7 @@ class World:
     async def until(self, sql: Any, wanted: Any, limit_s: float = 10.0) -> None:
         """Wait until a query of one value gives ``wanted``."""
         async with asyncio.timeout(limit_s):
-            while (await self.rows(sql)) != [] and await self.one(sql) != wanted:
+            while [value for row in await self.rows(sql) for value in row.values()] != [wanted]:
                 await asyncio.sleep(0.02)
 
     def sent(self, to: str = CUSTOMER) -> list[str]:
@@ -218,7 +227,9 @@ class World:
         assert await self.one("SELECT count(*) FROM parts WHERE state = 'sending'") == 0
 
 
-def message(text: str, message_id: str, customer: str = CUSTOMER, at: float | None = None, **extra: Any) -> dict[str, Any]:
+def message(
+    text: str, message_id: str, customer: str = CUSTOMER, at: float | None = None, **extra: Any
+) -> dict[str, Any]:
     """A WhatsApp text message."""
     stamp = str(int(time.time() if at is None else at))
     return {"from": customer, "id": message_id, "timestamp": stamp, "type": "text", "text": {"body": text}, **extra}
@@ -252,6 +263,11 @@ async def open_world(db: Database, folder: Path) -> AsyncIterator[World]:
         world.script(ECHO_SCRIPT)
         world.channels = await stack.enter_async_context(open_channels(world.config.delivery))
         world.http = await stack.enter_async_context(aiohttp.ClientSession())
-        world.url = await stack.enter_async_context(serve_app(create_app(db, world.config, world.channels)))
+        world.configure()
+
+        async def todays_app(scope: Any, receive: Any, send: Any) -> None:
+            await world.app(scope, receive, send)
+
+        world.url = await stack.enter_async_context(serve_app(todays_app))
         graph.webhook_urls = {kind: f"{world.url}/webhooks/{kind}" for kind in ("whatsapp", "instagram")}
         yield world

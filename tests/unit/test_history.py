@@ -15,7 +15,11 @@ def row(role: str, text: str, seq: int | None, after: int, **extra: Any) -> dict
 
 
 def test_an_answer_stands_after_what_it_read_and_before_what_came_meanwhile() -> None:
-    rows = [row("customer", "quanto custa?", 1, 1), row("agent", "R$ 49,90.", None, 1), row("customer", "desconto?", 2, 2)]
+    rows = [
+        row("customer", "quanto custa?", 1, 1),
+        row("agent", "R$ 49,90.", None, 1),
+        row("customer", "desconto?", 2, 2),
+    ]
     history = build_history(rows, done_until=1, stored_until=None, earlier_steps={})
     assert [(m.role, m.content) for m in history.messages] == [
         ("user", "quanto custa?"),
@@ -40,7 +44,11 @@ def test_what_came_after_the_stored_steps_stands_behind_them() -> None:
 
 
 def test_tool_steps_of_an_earlier_item_stand_before_its_answer() -> None:
-    rows = [row("customer", "pedido?", 1, 1), row("agent", "pago", None, 1, item_id="i1"), row("customer", "e aí?", 2, 2)]
+    rows = [
+        row("customer", "pedido?", 1, 1),
+        row("agent", "pago", None, 1, item_id="i1"),
+        row("customer", "e aí?", 2, 2),
+    ]
     call = ToolCall("c1", "order", {"id": 10})
     steps = {"i1": [StepRecord(1, "", (call,), {1: ToolRecord("succeeded", "paid")})]}
     history = build_history(rows, done_until=1, stored_until=None, earlier_steps=steps)

@@ -95,10 +95,14 @@ def text(answer: str, tokens: int = 10) -> ModelReply:
 
 
 def call(name: str, arguments: dict[str, Any] | None = None, error: str | None = None) -> ModelReply:
-    return ModelReply("", (ToolCall("c1", name, arguments if error is None else None, error),), usage=Usage(input_tokens=10))
+    return ModelReply(
+        "", (ToolCall("c1", name, arguments if error is None else None, error),), usage=Usage(input_tokens=10)
+    )
 
 
-def turn(tools: Sequence[Tool] = (), *, steps: tuple[StepRecord, ...] = (), later: tuple[ChatMessage, ...] = ()) -> TurnInput:
+def turn(
+    tools: Sequence[Tool] = (), *, steps: tuple[StepRecord, ...] = (), later: tuple[ChatMessage, ...] = ()
+) -> TurnInput:
     return TurnInput(
         request=ModelRequest("scripted/x", "stable", ()),
         history=(ChatMessage("user", "oi"),),

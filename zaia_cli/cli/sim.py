@@ -11,7 +11,6 @@ import typer
 from zaia_cli.cli.command import Options, command, group
 from zaia_cli.cli.runtime import load_setup
 from zaia_cli.cli.signals import stop_requested
-from zaia_cli.core.errors import ConfigError
 
 __all__ = ["app", "model", "whatsapp"]
 

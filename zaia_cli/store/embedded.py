@@ -322,7 +322,7 @@ def _disarm_stale_pid(place: Place) -> None:
 
 
 def _stop(place: Place) -> None:
-    """Fast shutdown: open transactions are rolled back. When that hangs, an immediate one, recovered at the next start."""
+    """Fast shutdown: open transactions are rolled back. If it hangs, an immediate one: the next start recovers."""
     server = _find_server(place.data)
     if server is None:
         return

@@ -157,7 +157,7 @@ WITH evidence AS MATERIALIZED (
     (array_agg(error) FILTER (WHERE status = 'failed'))[1] AS error
   FROM evidence GROUP BY 1, 2, 3
 ), before AS MATERIALIZED (
-  SELECT p.organization_id, p.reply_id, p.n, p.state FROM parts p JOIN best b USING (organization_id, reply_id, n) FOR UPDATE OF p
+  SELECT b.*, p.state AS before FROM best b JOIN parts p USING (organization_id, reply_id, n) FOR UPDATE OF p
 ), moved AS (
   UPDATE parts p SET
     state = CASE
@@ -174,11 +174,11 @@ WITH evidence AS MATERIALIZED (
     failed_at = coalesce(p.failed_at, b.failed_at),
     error = coalesce(b.error, p.error),
     updated_at = now()
-  FROM best b
+  FROM before b
   WHERE p.organization_id = b.organization_id AND p.reply_id = b.reply_id AND p.n = b.n
-  RETURNING p.organization_id, p.reply_id, p.n, p.conversation_id, p.state, p.error, b.error AS new_error
+  RETURNING p.organization_id, p.reply_id, p.n, p.conversation_id, p.state, b.before, b.error AS new_error
 ), changed AS (
-  SELECT m.*, b.state AS before FROM moved m JOIN before b USING (organization_id, reply_id, n) WHERE m.state <> b.state
+  SELECT * FROM moved WHERE state <> before
 ), logged AS (
   INSERT INTO events (organization_id, conversation_id, entity, entity_id, from_state, to_state, actor, by, why)
   SELECT c.organization_id, c.conversation_id, 'part', c.reply_id || ':' || c.n, c.before, c.state, 'channel',
