@@ -213,7 +213,7 @@ class World:
     async def until(self, sql: Any, wanted: Any, limit_s: float = 10.0) -> None:
         """Wait until a query of one value gives ``wanted``."""
         async with asyncio.timeout(limit_s):
-            while [value for row in await self.rows(sql) for value in row.values()] != [wanted]:
+            while [value for row in await self.rows(sql) for value in row.values()] != [wanted]:  # noqa: ASYNC110
                 await asyncio.sleep(0.02)
 
     def sent(self, to: str = CUSTOMER) -> list[str]:

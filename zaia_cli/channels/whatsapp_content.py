@@ -131,7 +131,9 @@ def _number(item: dict[str, Any], key: str) -> str:
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         raise ValueError(f"{key} is not a number")
     # Python refuses to write out an integer of thousands of digits.
-    return str(value) if not isinstance(value, int) or abs(value) < 10**15 else f"{value:.6e}"
+    if isinstance(value, int) and abs(value) >= 10**15:
+        raise ValueError(f"{key} is out of range")
+    return str(value)
 
 
 _READERS: dict[str, Callable[[dict[str, Any]], Content | None]] = {

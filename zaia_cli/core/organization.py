@@ -77,7 +77,9 @@ _GRAPH_URLS = {"whatsapp": "https://graph.facebook.com/v23.0", "instagram": "htt
 
 
 class ChannelFile(_Section):
-    """``base_url`` empty: Meta's own for its channels; for ``http`` replies stay in the database. ``*_env`` are names of environment variables; a list of secrets may be separated by spaces in the variable."""
+    """One account of a channel. ``base_url`` empty: Meta's own for its channels; for ``http``, replies stay in the
+    database. ``*_env`` are names of environment variables; a variable may hold several secrets separated by spaces.
+    """
 
     kind: Literal["whatsapp", "instagram", "http", "console"]
     account: str = Field(min_length=1)
