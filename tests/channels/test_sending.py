@@ -201,8 +201,17 @@ async def test_an_unknown_host_is_not_sent(channels: Channels) -> None:
     assert (await send(channels, "http://nowhere.invalid")).outcome == "not_sent"
 
 
-async def test_an_address_that_is_none_is_not_sent(channels: Channels) -> None:
-    assert (await send(channels, "graph.example/v1")).outcome == "not_sent"
+@pytest.mark.parametrize("url", ["graph.example/v1", "ftp://127.0.0.1/x", "http://a..b/x", "http://[::1", "http://"])
+async def test_an_address_that_is_none_is_not_sent(channels: Channels, url: str) -> None:
+    assert (await send(channels, url)).outcome == "not_sent"
+
+
+async def test_a_token_that_fits_no_header_is_not_sent(channels: Channels, wire: Wire) -> None:
+    wire.answers(200, ID)
+    result = await channels["whatsapp"].send(account(wire.url, token="secret\n"), PART, may_send=lambda: True)
+    async with asyncio.timeout(5):
+        await wire.gone.wait()
+    assert (result.outcome, wire.connections, wire.bytes_received) == ("not_sent", 1, 0)
 
 
 async def test_failed_tls_is_not_sent(channels: Channels, wire: Wire) -> None:

@@ -77,7 +77,7 @@ class User:
         assert spec is not None
         assert spec.origin is not None
         env = os.environ | {"PYTHONPATH": f"{ROOT}:{Path(spec.origin).parents[1]}"}
-        self.process = subprocess.Popen(
+        self.process: subprocess.Popen[str] = subprocess.Popen(
             [python, "-c", USER, str(state)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,

@@ -7,7 +7,6 @@ that byte, and every doubt is ``unknown``. Tested in ``tests/channels/test_sendi
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
@@ -37,8 +36,6 @@ _ANSWER_BYTES = 262_144
 _TYPING_S = 5.0
 _KEEP_ALIVE_S = 4.0
 """Shorter than common servers': a request on a connection that the server is closing would end as ``unknown``."""
-
-_BEFORE_CONNECTED = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError, aiohttp.InvalidURL)
 
 Reader = Callable[[int, Mapping[str, str], bytes], SendResult]
 
@@ -187,11 +184,13 @@ class _AskingPayload(aiohttp.BytesPayload):
         super().__init__(json.dumps(document).encode(), content_type="application/json")
         self._may_send = may_send
         self.is_late = False
+        self.has_begun = False
 
     async def write_with_length(self, writer: AbstractStreamWriter, content_length: int | None) -> None:
         if not self._may_send():
             self.is_late = True
             raise TimeoutError("too late to send")
+        self.has_begun = True
         await super().write_with_length(writer, content_length)
 
 
@@ -208,11 +207,11 @@ async def _post(
         async with session.post(url, data=payload, headers=_headers(token), allow_redirects=False) as response:
             body = await _bounded_body(response)
             return read(response.status, response.headers, body)
-    except _BEFORE_CONNECTED as error:
-        return SendResult("not_sent", error=f"no connection: {type(error).__name__}")
-    except (aiohttp.ClientError, TimeoutError, OSError, asyncio.IncompleteReadError) as error:
+    except Exception as error:
         if payload.is_late:
             return SendResult("not_sent", error="the deadline passed before the connection was up")
+        if not payload.has_begun:
+            return SendResult("not_sent", error=f"no request could be made: {type(error).__name__}")
         return SendResult("unknown", error=f"no complete answer: {type(error).__name__}")
 
 

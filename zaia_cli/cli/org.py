@@ -12,13 +12,14 @@ from typing import Annotated, Any
 import typer
 
 from zaia_cli.cli.command import Options, command, group
+from zaia_cli.cli.queue import Operator, operator_name, tell
 from zaia_cli.cli.runtime import open_runtime
 
-__all__ = ["app", "apply", "export", "list_organizations", "show"]
+__all__ = ["app", "apply", "export", "list_organizations", "show", "unblock"]
 
 Slug = Annotated[str, typer.Argument(metavar="SLUG", help="The organization's slug.", show_default=False)]
 
-app = group("Create, update, list, show and export organizations.")
+app = group("Create, update, list, show and export organizations; open a closed channel account.")
 
 
 @app.command()
@@ -109,3 +110,26 @@ async def export(options: Options, slug: Slug) -> None:
         text = await organizations.export(runtime.database, slug)
     options.output.json({"organization": slug, "toml": text})
     options.output.line(text.rstrip("\n"))
+
+
+@app.command()
+@command(
+    examples=(
+        "zaia org unblock loja-exemplo whatsapp:100000000000001 --as ana",
+        "ZAIA_OPERATOR=ana zaia org unblock loja-exemplo whatsapp:100000000000001 --json",
+    ),
+    exit_codes=(0, 1, 2, 4, 5, 6),
+)
+async def unblock(
+    options: Options,
+    slug: Slug,
+    account: Annotated[str, typer.Argument(metavar="CHANNEL:ACCOUNT", help="As in zaia status.", show_default=False)],
+    by: Operator = None,
+) -> None:
+    """Open a channel account that was closed because the channel refused it; waiting replies go out."""
+    from zaia_cli.engine.gates import gate_name, open_gate
+
+    name = operator_name(by)
+    channel, _, number = account.partition(":")
+    async with open_runtime(options) as runtime:
+        tell(options.output, await open_gate(runtime.database, slug, gate_name(channel, number), by=name))

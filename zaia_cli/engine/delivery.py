@@ -17,6 +17,7 @@ from zaia_cli.core.outbound import OutboundPart, SendResult
 from zaia_cli.engine.accounts import send_account
 from zaia_cli.engine.committer import Committer
 from zaia_cli.engine.failures import part_failed
+from zaia_cli.engine.gates import gate_name
 from zaia_cli.engine.lanes import lock_conversation
 from zaia_cli.engine.parts import EngineParts
 from zaia_cli.engine.statuses import apply_statuses
@@ -178,7 +179,7 @@ class Delivery:
         """Close the account: until a person repairs it, or for as long as the channel asked."""
         organization_id = row["organization_id"]
         needs_person = result.error_class == "human"
-        name = f"channel:{row['channel']}:{row['account']}"
+        name = gate_name(row["channel"], row["account"])
         wait_s = None if needs_person else result.retry_after_s or 4.0 ** min(row["waits"] + 1, 4)
         reason = f"{result.error_code}: {result.error}"
 

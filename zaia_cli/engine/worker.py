@@ -170,8 +170,9 @@ class Worker:
         return self._parts.config.queue.poll_s
 
     async def _listen(self) -> None:
-        async for _ in self._parts.db.listen():
-            self.wake()
+        async with contextlib.aclosing(self._parts.db.listen()) as news:
+            async for _ in news:
+                self.wake()
 
     async def _stop_when_idle(self) -> None:
         while not self._stopping.is_set():

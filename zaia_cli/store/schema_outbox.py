@@ -211,7 +211,6 @@ receipts = tenant(
     words("account"),
     words("kind"),
     words("provider_id"),
-    identifier("conversation_id", null=True),
     number("repeats", 0),
     moment("received_at", now=True),
     moment("repeated_at"),

@@ -125,6 +125,7 @@ conversations = tenant(
     moment("created_at", now=True),
     points("contact_id", to="contacts"),
     points("channel", "account", to="channel_accounts", at=("channel", "account")),
+    points("assistant", to="assistants", at=("slug",)),
     UniqueConstraint(ORG, "contact_id", "channel", "account", "thread"),
     one_of("state", ("open", "resolved")),
 )
@@ -176,6 +177,7 @@ messages = tenant(
     moment("sent_at", now=True),
     moment("created_at", now=True),
     points("conversation_id", to="conversations"),
+    points("item_id", to="work_items"),
     one_of("role", ROLES),
     UniqueConstraint(ORG, "conversation_id", "seq"),
     Index("ix_messages_conversation", ORG, "conversation_id", "after_seq", "position"),
@@ -283,6 +285,7 @@ steps = tenant(
     flag("superseded"),
     moment("created_at", now=True),
     points("item_id", to="work_items"),
+    points("attempt_id", to="attempts"),
     key=("item_id", "n"),
 )
 
@@ -330,6 +333,7 @@ model_calls = tenant(
     document("price"),
     moment("at", now=True),
     points("item_id", to="work_items"),
+    points("attempt_id", to="attempts"),
     points("conversation_id", to="conversations"),
     Index("ix_model_calls_at", ORG, "at"),
     key=("item_id", "attempt_id", "step", "try"),

@@ -138,7 +138,6 @@ CREATE TABLE receipts (
   account TEXT NOT NULL,
   kind TEXT NOT NULL,
   provider_id TEXT NOT NULL,
-  conversation_id UUID,
   repeats INTEGER DEFAULT 0 NOT NULL,
   received_at TIMESTAMP WITH TIME ZONE DEFAULT now() NOT NULL,
   repeated_at TIMESTAMP WITH TIME ZONE,
@@ -217,6 +216,7 @@ CREATE TABLE conversations (
   CONSTRAINT pk_conversations PRIMARY KEY (organization_id, id),
   CONSTRAINT fk_conversations_organization_id_contact_id FOREIGN KEY(organization_id, contact_id) REFERENCES contacts (organization_id, id),
   CONSTRAINT fk_conversations_organization_id_channel_account FOREIGN KEY(organization_id, channel, account) REFERENCES channel_accounts (organization_id, channel, account),
+  CONSTRAINT fk_conversations_organization_id_assistant FOREIGN KEY(organization_id, assistant) REFERENCES assistants (organization_id, slug),
   CONSTRAINT uq_conversations_organization_id_contact_id_channel_acc_fea7 UNIQUE (organization_id, contact_id, channel, account, thread),
   CONSTRAINT ck_conversations_state CHECK (state IN ('open', 'resolved')),
   CONSTRAINT fk_conversations_organization FOREIGN KEY(organization_id) REFERENCES organizations (id)
@@ -261,39 +261,6 @@ CREATE TABLE hot (
 );
 
 CREATE INDEX ix_hot_due ON hot (band, rank) WHERE due_at IS NOT NULL;
-
-CREATE TABLE messages (
-  organization_id TEXT NOT NULL,
-  id UUID NOT NULL,
-  conversation_id UUID NOT NULL,
-  position BIGINT GENERATED ALWAYS AS IDENTITY,
-  seq INTEGER,
-  after_seq INTEGER DEFAULT 0 NOT NULL,
-  role TEXT NOT NULL,
-  kind TEXT DEFAULT 'text' NOT NULL,
-  text TEXT NOT NULL,
-  provider_id TEXT,
-  reply_to TEXT,
-  item_id UUID,
-  step INTEGER,
-  author TEXT DEFAULT '' NOT NULL,
-  starts_turn BOOLEAN DEFAULT false NOT NULL,
-  fields JSONB DEFAULT '{}'::jsonb NOT NULL,
-  revisions JSONB DEFAULT '[]'::jsonb NOT NULL,
-  deleted_at TIMESTAMP WITH TIME ZONE,
-  raw JSONB,
-  sent_at TIMESTAMP WITH TIME ZONE DEFAULT now() NOT NULL,
-  created_at TIMESTAMP WITH TIME ZONE DEFAULT now() NOT NULL,
-  CONSTRAINT pk_messages PRIMARY KEY (organization_id, id),
-  CONSTRAINT fk_messages_organization_id_conversation_id FOREIGN KEY(organization_id, conversation_id) REFERENCES conversations (organization_id, id),
-  CONSTRAINT ck_messages_role CHECK (role IN ('customer', 'agent', 'human', 'tool_call', 'tool_result', 'note')),
-  CONSTRAINT uq_messages_organization_id_conversation_id_seq UNIQUE (organization_id, conversation_id, seq),
-  CONSTRAINT fk_messages_organization FOREIGN KEY(organization_id) REFERENCES organizations (id)
-);
-
-CREATE INDEX ix_messages_conversation ON messages (organization_id, conversation_id, after_seq, position);
-
-CREATE INDEX ix_messages_provider ON messages (organization_id, provider_id) WHERE provider_id IS NOT NULL;
 
 CREATE TABLE work_items (
   organization_id TEXT NOT NULL,
@@ -396,6 +363,61 @@ CREATE TABLE item_aliases (
   CONSTRAINT fk_item_aliases_organization FOREIGN KEY(organization_id) REFERENCES organizations (id)
 );
 
+CREATE TABLE messages (
+  organization_id TEXT NOT NULL,
+  id UUID NOT NULL,
+  conversation_id UUID NOT NULL,
+  position BIGINT GENERATED ALWAYS AS IDENTITY,
+  seq INTEGER,
+  after_seq INTEGER DEFAULT 0 NOT NULL,
+  role TEXT NOT NULL,
+  kind TEXT DEFAULT 'text' NOT NULL,
+  text TEXT NOT NULL,
+  provider_id TEXT,
+  reply_to TEXT,
+  item_id UUID,
+  step INTEGER,
+  author TEXT DEFAULT '' NOT NULL,
+  starts_turn BOOLEAN DEFAULT false NOT NULL,
+  fields JSONB DEFAULT '{}'::jsonb NOT NULL,
+  revisions JSONB DEFAULT '[]'::jsonb NOT NULL,
+  deleted_at TIMESTAMP WITH TIME ZONE,
+  raw JSONB,
+  sent_at TIMESTAMP WITH TIME ZONE DEFAULT now() NOT NULL,
+  created_at TIMESTAMP WITH TIME ZONE DEFAULT now() NOT NULL,
+  CONSTRAINT pk_messages PRIMARY KEY (organization_id, id),
+  CONSTRAINT fk_messages_organization_id_conversation_id FOREIGN KEY(organization_id, conversation_id) REFERENCES conversations (organization_id, id),
+  CONSTRAINT fk_messages_organization_id_item_id FOREIGN KEY(organization_id, item_id) REFERENCES work_items (organization_id, id),
+  CONSTRAINT ck_messages_role CHECK (role IN ('customer', 'agent', 'human', 'tool_call', 'tool_result', 'note')),
+  CONSTRAINT uq_messages_organization_id_conversation_id_seq UNIQUE (organization_id, conversation_id, seq),
+  CONSTRAINT fk_messages_organization FOREIGN KEY(organization_id) REFERENCES organizations (id)
+);
+
+CREATE INDEX ix_messages_conversation ON messages (organization_id, conversation_id, after_seq, position);
+
+CREATE INDEX ix_messages_provider ON messages (organization_id, provider_id) WHERE provider_id IS NOT NULL;
+
+CREATE TABLE replies (
+  organization_id TEXT NOT NULL,
+  id UUID NOT NULL,
+  conversation_id UUID NOT NULL,
+  item_id UUID,
+  kind TEXT NOT NULL,
+  author TEXT NOT NULL,
+  text TEXT NOT NULL,
+  source_message TEXT,
+  read_until INTEGER NOT NULL,
+  created_at TIMESTAMP WITH TIME ZONE DEFAULT now() NOT NULL,
+  CONSTRAINT pk_replies PRIMARY KEY (organization_id, id),
+  CONSTRAINT fk_replies_organization_id_conversation_id FOREIGN KEY(organization_id, conversation_id) REFERENCES conversations (organization_id, id),
+  CONSTRAINT fk_replies_organization_id_item_id FOREIGN KEY(organization_id, item_id) REFERENCES work_items (organization_id, id),
+  CONSTRAINT uq_replies_organization_id_item_id_kind UNIQUE (organization_id, item_id, kind),
+  CONSTRAINT ck_replies_kind CHECK (kind IN ('answer', 'handoff', 'acknowledgement', 'duplicate', 'notice', 'human')),
+  CONSTRAINT fk_replies_organization FOREIGN KEY(organization_id) REFERENCES organizations (id)
+);
+
+CREATE INDEX ix_replies_conversation ON replies (organization_id, conversation_id);
+
 CREATE TABLE model_calls (
   organization_id TEXT NOT NULL,
   item_id UUID NOT NULL,
@@ -425,49 +447,12 @@ CREATE TABLE model_calls (
   at TIMESTAMP WITH TIME ZONE DEFAULT now() NOT NULL,
   CONSTRAINT pk_model_calls PRIMARY KEY (organization_id, item_id, attempt_id, step, try),
   CONSTRAINT fk_model_calls_organization_id_item_id FOREIGN KEY(organization_id, item_id) REFERENCES work_items (organization_id, id),
+  CONSTRAINT fk_model_calls_organization_id_attempt_id FOREIGN KEY(organization_id, attempt_id) REFERENCES attempts (organization_id, id),
   CONSTRAINT fk_model_calls_organization_id_conversation_id FOREIGN KEY(organization_id, conversation_id) REFERENCES conversations (organization_id, id),
   CONSTRAINT fk_model_calls_organization FOREIGN KEY(organization_id) REFERENCES organizations (id)
 );
 
 CREATE INDEX ix_model_calls_at ON model_calls (organization_id, at);
-
-CREATE TABLE replies (
-  organization_id TEXT NOT NULL,
-  id UUID NOT NULL,
-  conversation_id UUID NOT NULL,
-  item_id UUID,
-  kind TEXT NOT NULL,
-  author TEXT NOT NULL,
-  text TEXT NOT NULL,
-  source_message TEXT,
-  read_until INTEGER NOT NULL,
-  created_at TIMESTAMP WITH TIME ZONE DEFAULT now() NOT NULL,
-  CONSTRAINT pk_replies PRIMARY KEY (organization_id, id),
-  CONSTRAINT fk_replies_organization_id_conversation_id FOREIGN KEY(organization_id, conversation_id) REFERENCES conversations (organization_id, id),
-  CONSTRAINT fk_replies_organization_id_item_id FOREIGN KEY(organization_id, item_id) REFERENCES work_items (organization_id, id),
-  CONSTRAINT uq_replies_organization_id_item_id_kind UNIQUE (organization_id, item_id, kind),
-  CONSTRAINT ck_replies_kind CHECK (kind IN ('answer', 'handoff', 'acknowledgement', 'duplicate', 'notice', 'human')),
-  CONSTRAINT fk_replies_organization FOREIGN KEY(organization_id) REFERENCES organizations (id)
-);
-
-CREATE INDEX ix_replies_conversation ON replies (organization_id, conversation_id);
-
-CREATE TABLE steps (
-  organization_id TEXT NOT NULL,
-  item_id UUID NOT NULL,
-  n INTEGER NOT NULL,
-  attempt_id UUID NOT NULL,
-  model TEXT NOT NULL,
-  answer JSONB DEFAULT '{}'::jsonb NOT NULL,
-  read_until INTEGER NOT NULL,
-  tokens INTEGER DEFAULT 0 NOT NULL,
-  latency_ms INTEGER DEFAULT 0 NOT NULL,
-  superseded BOOLEAN DEFAULT false NOT NULL,
-  created_at TIMESTAMP WITH TIME ZONE DEFAULT now() NOT NULL,
-  CONSTRAINT pk_steps PRIMARY KEY (organization_id, item_id, n),
-  CONSTRAINT fk_steps_organization_id_item_id FOREIGN KEY(organization_id, item_id) REFERENCES work_items (organization_id, id),
-  CONSTRAINT fk_steps_organization FOREIGN KEY(organization_id) REFERENCES organizations (id)
-);
 
 CREATE TABLE parts (
   organization_id TEXT NOT NULL,
@@ -503,6 +488,42 @@ CREATE INDEX ix_parts_due ON parts (due_at) WHERE state = 'pending';
 CREATE INDEX ix_parts_open ON parts (organization_id, conversation_id, position) WHERE state IN ('pending', 'sending', 'unknown');
 
 CREATE INDEX ix_parts_provider ON parts (organization_id, provider_message_id) WHERE provider_message_id IS NOT NULL;
+
+CREATE TABLE steps (
+  organization_id TEXT NOT NULL,
+  item_id UUID NOT NULL,
+  n INTEGER NOT NULL,
+  attempt_id UUID NOT NULL,
+  model TEXT NOT NULL,
+  answer JSONB DEFAULT '{}'::jsonb NOT NULL,
+  read_until INTEGER NOT NULL,
+  tokens INTEGER DEFAULT 0 NOT NULL,
+  latency_ms INTEGER DEFAULT 0 NOT NULL,
+  superseded BOOLEAN DEFAULT false NOT NULL,
+  created_at TIMESTAMP WITH TIME ZONE DEFAULT now() NOT NULL,
+  CONSTRAINT pk_steps PRIMARY KEY (organization_id, item_id, n),
+  CONSTRAINT fk_steps_organization_id_item_id FOREIGN KEY(organization_id, item_id) REFERENCES work_items (organization_id, id),
+  CONSTRAINT fk_steps_organization_id_attempt_id FOREIGN KEY(organization_id, attempt_id) REFERENCES attempts (organization_id, id),
+  CONSTRAINT fk_steps_organization FOREIGN KEY(organization_id) REFERENCES organizations (id)
+);
+
+CREATE TABLE deliveries (
+  organization_id TEXT NOT NULL,
+  reply_id UUID NOT NULL,
+  part INTEGER NOT NULL,
+  n INTEGER NOT NULL,
+  opaque_id TEXT NOT NULL,
+  worker TEXT NOT NULL,
+  outcome TEXT,
+  provider_message_id TEXT,
+  error JSONB,
+  started_at TIMESTAMP WITH TIME ZONE DEFAULT now() NOT NULL,
+  ended_at TIMESTAMP WITH TIME ZONE,
+  CONSTRAINT pk_deliveries PRIMARY KEY (organization_id, reply_id, part, n),
+  CONSTRAINT fk_deliveries_organization_id_reply_id_part FOREIGN KEY(organization_id, reply_id, part) REFERENCES parts (organization_id, reply_id, n),
+  CONSTRAINT uq_deliveries_organization_id_opaque_id UNIQUE (organization_id, opaque_id),
+  CONSTRAINT fk_deliveries_organization FOREIGN KEY(organization_id) REFERENCES organizations (id)
+);
 
 CREATE TABLE tool_executions (
   organization_id TEXT NOT NULL,
@@ -544,22 +565,4 @@ CREATE TABLE approvals (
   CONSTRAINT ck_approvals_state CHECK (state IN ('waiting', 'approved', 'rejected')),
   CONSTRAINT uq_approvals_organization_id_item_id_step_ordinal UNIQUE (organization_id, item_id, step, ordinal),
   CONSTRAINT fk_approvals_organization FOREIGN KEY(organization_id) REFERENCES organizations (id)
-);
-
-CREATE TABLE deliveries (
-  organization_id TEXT NOT NULL,
-  reply_id UUID NOT NULL,
-  part INTEGER NOT NULL,
-  n INTEGER NOT NULL,
-  opaque_id TEXT NOT NULL,
-  worker TEXT NOT NULL,
-  outcome TEXT,
-  provider_message_id TEXT,
-  error JSONB,
-  started_at TIMESTAMP WITH TIME ZONE DEFAULT now() NOT NULL,
-  ended_at TIMESTAMP WITH TIME ZONE,
-  CONSTRAINT pk_deliveries PRIMARY KEY (organization_id, reply_id, part, n),
-  CONSTRAINT fk_deliveries_organization_id_reply_id_part FOREIGN KEY(organization_id, reply_id, part) REFERENCES parts (organization_id, reply_id, n),
-  CONSTRAINT uq_deliveries_organization_id_opaque_id UNIQUE (organization_id, opaque_id),
-  CONSTRAINT fk_deliveries_organization FOREIGN KEY(organization_id) REFERENCES organizations (id)
 );
