@@ -65,11 +65,6 @@ SELECT m.organization_id, m.conversation_id, m.item_id, NULL::uuid AS reply_id, 
   FROM messages m
  WHERE m.provider_id = %(provider_id)s AND m.role <> 'customer'
    AND (CAST(%(organization)s AS text) IS NULL OR m.organization_id = %(organization)s)
-UNION
-SELECT r.organization_id, r.conversation_id, NULL, NULL, 'receipt'
-  FROM receipts r
- WHERE r.provider_id = %(provider_id)s AND r.conversation_id IS NOT NULL
-   AND (CAST(%(organization)s AS text) IS NULL OR r.organization_id = %(organization)s)
 
 -- name: by_address
 -- Conversations of one channel whose address, or whose contact's known alias, is one of the given forms.

@@ -137,7 +137,9 @@ SELECT e.id, e.item_id, e.entity, e.entity_id, e.from_state, e.to_state, e.actor
 -- Which deliveries of the channel belong to the conversation, and how often each was repeated.
 SELECT r.channel, r.account, r.kind, r.provider_id, r.repeats, r.received_at, r.repeated_at
   FROM receipts r
- WHERE r.organization_id = %(organization)s AND r.conversation_id = %(conversation_id)s
+ WHERE r.organization_id = %(organization)s
+   AND r.provider_id IN (SELECT m.provider_id FROM messages m
+                          WHERE m.organization_id = %(organization)s AND m.conversation_id = %(conversation_id)s)
  ORDER BY r.received_at, r.provider_id
 
 -- name: alerts
