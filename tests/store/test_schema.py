@@ -47,4 +47,4 @@ def test_states_are_checked_by_the_database(dsn: str) -> None:
 def test_every_table_of_a_company_begins_its_keys_with_the_company() -> None:
     for name, table in metadata.tables.items():
         if name not in _OWN_KEYS:
-            assert list(table.primary_key.columns)[0].name == "organization_id", name
+            assert next(iter(table.primary_key.columns)).name == "organization_id", name

@@ -88,12 +88,12 @@ class _Arguments(BaseModel):
     model_config = ConfigDict(extra="ignore")
 
 
-class TransferArguments(_Arguments):
+class _TransferArguments(_Arguments):
     department: str = Field(description="Nome do setor")
     reason: str = Field(default="", description="O que o cliente pediu e o que já foi tentado, para quem vai atender")
 
 
-class CloseArguments(_Arguments):
+class _CloseArguments(_Arguments):
     summary: str = Field(default="", description="Resumo do que foi resolvido")
 
 
@@ -101,7 +101,7 @@ class TransferToDepartment:
     """Give the conversation to a department. Names match without case and accents; wildcards are literal."""
 
     name = "transfer_to_department"
-    arguments: type[BaseModel] = TransferArguments
+    arguments: type[BaseModel] = _TransferArguments
     side_effect = False
     requires_approval = False
 
@@ -111,11 +111,11 @@ class TransferToDepartment:
             self.name,
             "Transfere a conversa para uma pessoa de um setor. Use quando o cliente pedir uma pessoa ou quando não "
             "puder resolver. Depois disso nada mais é dito.",
-            TransferArguments.model_json_schema(),
+            _TransferArguments.model_json_schema(),
         )
 
     async def run(self, arguments: BaseModel, context: ToolContext) -> ToolResult:
-        assert isinstance(arguments, TransferArguments)
+        assert isinstance(arguments, _TransferArguments)
         wanted = fold(arguments.department)
         for department in context.departments:
             if fold(department.name) == wanted:
@@ -130,7 +130,7 @@ class CloseConversation:
     """Mark the conversation as resolved. Text beside the call is dropped."""
 
     name = "close_conversation"
-    arguments: type[BaseModel] = CloseArguments
+    arguments: type[BaseModel] = _CloseArguments
     side_effect = False
     requires_approval = False
 
@@ -139,11 +139,11 @@ class CloseConversation:
         return ToolSpec(
             self.name,
             "Encerra a conversa quando o cliente confirmou que não precisa de mais nada.",
-            CloseArguments.model_json_schema(),
+            _CloseArguments.model_json_schema(),
         )
 
     async def run(self, arguments: BaseModel, context: ToolContext) -> ToolResult:
-        assert isinstance(arguments, CloseArguments)
+        assert isinstance(arguments, _CloseArguments)
         return ToolResult("conversa encerrada", TurnEnd("close", note=arguments.summary))
 
 

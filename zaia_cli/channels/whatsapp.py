@@ -50,6 +50,8 @@ _STATUSES: dict[str, DeliveryStatus] = {
     "failed": "failed",
 }
 
+_Contacts = dict[str, dict[str, Any]]
+
 
 def parse(payload: object) -> list[Event]:
     """Read one webhook payload.
@@ -100,8 +102,7 @@ def _read_change(change: dict[str, Any], path: str) -> list[Event]:
         account = identifier(mapping(value, "metadata"), "phone_number_id")
     except ValueError as error:
         return [Rejected(_CHANNEL, f"{path}.value", str(error), change)]
-    listed = value.get("contacts")
-    contacts = [contact for contact in listed if isinstance(contact, dict)] if isinstance(listed, list) else []
+    contacts = _contacts_by_alias(value.get("contacts"))
     readers: dict[str, Callable[[dict[str, Any]], Event]] = {
         "messages": lambda item: _read_message(item, account, contacts),
         "statuses": lambda item: _read_status(item, account),
@@ -120,7 +121,7 @@ def _read_change(change: dict[str, Any], path: str) -> list[Event]:
     return events
 
 
-def _read_message(item: dict[str, Any], account: str, contacts: list[dict[str, Any]]) -> Event:
+def _read_message(item: dict[str, Any], account: str, contacts: _Contacts) -> Event:
     kind = string(item, "type")
     if kind == "system":
         return _read_system(item, account, contacts)
@@ -173,7 +174,7 @@ def _circumstances(item: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
-def _read_system(item: dict[str, Any], account: str, contacts: list[dict[str, Any]]) -> Event:
+def _read_system(item: dict[str, Any], account: str, contacts: _Contacts) -> Event:
     system = mapping(item, "system")
     kind = string(system, "type")
     if kind != "user_changed_number":
@@ -182,7 +183,7 @@ def _read_system(item: dict[str, Any], account: str, contacts: list[dict[str, An
     return ContactMoved(_CHANNEL, account, identifier(item, "id"), old, new, instant(item, unit_ms=1000), item)
 
 
-def _read_echo(item: dict[str, Any], account: str, contacts: list[dict[str, Any]]) -> Event:
+def _read_echo(item: dict[str, Any], account: str, contacts: _Contacts) -> Event:
     kind = string(item, "type")
     if kind in ("edit", "revoke", "reaction", "system"):
         return Ignored(_CHANNEL, f"echo {kind}")
@@ -220,36 +221,38 @@ def _error_of(item: dict[str, Any]) -> tuple[int | None, str | None]:
     return code if is_code else None, ": ".join(said) or None
 
 
-def _party(item: dict[str, Any], key: str, contacts: list[dict[str, Any]]) -> Party:
+def _party(item: dict[str, Any], key: str, contacts: _Contacts) -> Party:
     """Read the customer named by ``key`` (a phone) and ``<key>_user_id``, one of which may be missing.
 
     Raises:
         ValueError: Neither is there, or the phone is not one.
     """
     phone, user_id = item.get(key) or None, optional_identifier(item, f"{key}_user_id")
-    contact = next((c for c in contacts if _is_of(c, phone, user_id)), {})
+    contact = next((contacts[alias] for alias in _aliases(phone, user_id) if alias in contacts), {})
     if phone is None:
         phone = contact.get("wa_id") or None
     if user_id is None:
         user_id = optional_identifier(contact, "user_id")
-    aliases: list[str] = []
-    if phone is not None:
-        if not isinstance(phone, str) or not _PHONE.fullmatch(phone):
-            raise ValueError(f"{key} is not a phone number")
-        aliases += [f"phone:{form}" for form in match_keys(phone)]
-    if user_id is not None:
-        aliases.append(f"bsuid:{user_id}")
+    if phone is not None and not (isinstance(phone, str) and _PHONE.fullmatch(phone)):
+        raise ValueError(f"{key} is not a phone number")
+    aliases = _aliases(phone, user_id)
     if not aliases:
         raise ValueError(f"neither {key} nor {key}_user_id")
     profile = contact.get("profile")
     name = optional_text(profile, "name") if isinstance(profile, dict) else None
-    return Party(phone if phone is not None else str(user_id), tuple(aliases), name)
+    return Party(phone if phone is not None else str(user_id), aliases, name)
 
 
-def _is_of(contact: dict[str, Any], phone: object, user_id: str | None) -> bool:
-    if user_id is not None and contact.get("user_id") == user_id:
-        return True
-    wa_id = contact.get("wa_id")
-    if not isinstance(phone, str) or not isinstance(wa_id, str):
-        return False
-    return wa_id == phone or bool(set(match_keys(wa_id)) & set(match_keys(phone)) - {""})
+def _aliases(phone: object, user_id: str | None) -> tuple[str, ...]:
+    forms = match_keys(phone) if isinstance(phone, str) and _PHONE.fullmatch(phone) else ()
+    return (*(f"phone:{form}" for form in forms), *((f"bsuid:{user_id}",) if user_id is not None else ()))
+
+
+def _contacts_by_alias(listed: object) -> _Contacts:
+    """Index the contacts of a change, which may be as many as its messages; the first of an alias wins."""
+    found: _Contacts = {}
+    for contact in listed if isinstance(listed, list) else ():
+        if isinstance(contact, dict):
+            for alias in _aliases(contact.get("wa_id"), optional_identifier(contact, "user_id")):
+                found.setdefault(alias, contact)
+    return found

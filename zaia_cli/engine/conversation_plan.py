@@ -97,32 +97,11 @@ class ConversationPlan:
             out: Where rows go.
         """
         self.head["seq"] += 1
-        seq = self.head["seq"]
         text, revisions, deleted_at = _apply_early(message, early)
-        is_revoked = deleted_at is not None
-        wants_turn = message.starts_turn and not is_revoked and duplicate is None
+        wants_turn = message.starts_turn and deleted_at is None and duplicate is None
         if self.head["state"] == "resolved" and wants_turn and is_thanks(text):
             wants_turn = False
-        is_stale = wants_turn and (self.now - message.sent_at).total_seconds() > self.config.intake.stale_after_s
-        row = {
-            "organization_id": self.organization_id,
-            "id": new_id(),
-            "conversation_id": self.id,
-            "seq": seq,
-            "after_seq": seq,
-            "role": "customer",
-            "kind": message.kind,
-            "text": text,
-            "provider_id": message.provider_id,
-            "reply_to": message.reply_to,
-            "author": message.party.name or "",
-            "starts_turn": wants_turn,
-            "fields": message.fields,
-            "revisions": revisions,
-            "deleted_at": deleted_at,
-            "raw": message.raw,
-            "sent_at": message.sent_at,
-        }
+        row = self._message_row(message, text, wants_turn) | {"revisions": revisions, "deleted_at": deleted_at}
         out.messages.append(row)
         if message.provider_id:
             self.texts[message.provider_id] = row
@@ -130,14 +109,8 @@ class ConversationPlan:
         self._last_customer_at = max(filter(None, (self._last_customer_at, message.sent_at)))
         item: Row | None = None
         if wants_turn:
-            self.live[row["id"]] = seq
-            self.head["last_in"] = seq
-            if self.head["state"] == "resolved":
-                self._reopened = True
-            if is_stale and self.head["owner"] == "agent":
-                out.stale.append(self.id)
-            elif self.head["owner"] == "agent":
-                item = self._join_or_open(message, text, request_key, out)
+            self.live[row["id"]] = row["seq"]
+            item = self._ask_for_turn(message, text, request_key, out)
         elif duplicate is not None:
             item = self._note_duplicate(duplicate, message, out)
         elif message.kind == "unsupported":
@@ -148,11 +121,41 @@ class ConversationPlan:
                 "conversation": self.id,
                 "class": item and item.get("class"),
                 "message_id": message.provider_id,
-                "seq": seq,
+                "seq": row["seq"],
                 "state": item and item.get("state", "pending"),
                 "result": duplicate and duplicate.get("result"),
             }
         )
+
+    def _message_row(self, message: Message, text: str, wants_turn: bool) -> Row:
+        return {
+            "organization_id": self.organization_id,
+            "id": new_id(),
+            "conversation_id": self.id,
+            "seq": self.head["seq"],
+            "after_seq": self.head["seq"],
+            "role": "customer",
+            "kind": message.kind,
+            "text": text,
+            "provider_id": message.provider_id,
+            "reply_to": message.reply_to,
+            "author": message.party.name or "",
+            "starts_turn": wants_turn,
+            "fields": message.fields,
+            "raw": message.raw,
+            "sent_at": message.sent_at,
+        }
+
+    def _ask_for_turn(self, message: Message, text: str, request_key: str | None, out: Changes) -> Row | None:
+        self.head["last_in"] = self.head["seq"]
+        if self.head["state"] == "resolved":
+            self._reopened = True
+        if self.head["owner"] != "agent":
+            return None
+        if (self.now - message.sent_at).total_seconds() > self.config.intake.stale_after_s:
+            out.stale.append(self.id)
+            return None
+        return self._join_or_open(message, text, request_key, out)
 
     def _join_or_open(self, message: Message, text: str, request_key: str | None, out: Changes) -> Row:
         decision = decide_class(

@@ -121,28 +121,29 @@ async def hand_over(
         reason=handover.reason,
         note=handover.note,
     )
-    rows = [
-        event(
-            organization_id,
-            head["conversation_id"],
-            entity="conversation",
-            entity_id=head["conversation_id"],
-            source=head["owner"],
-            target="human",
-            actor=handover.actor,
-            by=handover.by,
-            why=f"{handover.reason}; for {assignee}",
-            item_id=handover.item_id or handover.source_item,
-        )
-    ]
     if head["owner"] != "human":
-        await session.run("events.insert", rows)
+        await session.run("events.insert", [_taken(organization_id, head, handover, assignee)])
     if not opened:
         return None
     await session.run("events.raise_alerts", [_alert(organization_id, head, handover, handoff_id, assignee)])
     if handover.tell_customer:
         await enqueue(session, channels, [_message(organization_id, head, handover)])
     return handoff_id
+
+
+def _taken(organization_id: str, head: Mapping[str, Any], handover: Handover, assignee: str) -> dict[str, Any]:
+    return event(
+        organization_id,
+        head["conversation_id"],
+        entity="conversation",
+        entity_id=head["conversation_id"],
+        source=head["owner"],
+        target="human",
+        actor=handover.actor,
+        by=handover.by,
+        why=f"{handover.reason}; for {assignee}",
+        item_id=handover.item_id or handover.source_item,
+    )
 
 
 def _alert(
