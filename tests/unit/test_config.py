@@ -43,13 +43,13 @@ def test_the_environment_overrides_nested_keys() -> None:
         {
             "ZAIA_TURN__GUARD__MAX_CALLS": "7",
             "ZAIA_QUEUE__REPLY_WITHIN_S__URGENT": "30",
-            "ZAIA_DATABASE__DISTRIBUTED": "true",
+            "ZAIA_DELIVERY__RESEND_UNKNOWN": "true",
             "ZAIA_ALERTS__SINKS": '[{ kind = "command", command = ["notify"] }]',
         },
     )
     assert config.turn.guard.max_calls == 7
     assert config.queue.reply_within_s.urgent == 30
-    assert config.database.distributed is True
+    assert config.delivery.resend_unknown is True
     assert config.alerts.sinks[0].command == ("notify",)
 
 
@@ -76,7 +76,8 @@ def test_variables_without_two_underscores_are_not_keys() -> None:
         ("[queue]\nconcurrency = 0", "queue.concurrency: 0 cannot be used: input should be greater than 0"),
         ("[turn]\nmax_steps = ", "zaia.toml: not valid TOML"),
         ("[lease]\nttl_s = 90", "lease.ttl_s is 90 s, but a turn may take"),
-        ('[lease]\nbackend = "redis"', 'lease.backend = "redis" needs lease.redis_url'),
+        ('[lease]\nbackend = "redis"', 'lease.backend = "redis" is not in this version yet'),
+        ("[database]\ndistributed = true", "database.distributed is not in this version yet"),
         ('[[alerts.sinks]]\nkind = "webhook"', 'alerts.sinks[1]: a webhook sink needs "url"'),
     ],
 )
