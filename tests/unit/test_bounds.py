@@ -30,7 +30,7 @@ def test_a_very_deep_payload_is_refused_and_not_recursed_into() -> None:
 
 
 def test_messages_and_statuses_of_all_changes_are_counted_together() -> None:
-    changes = [{"value": {"messages": [{}] * 2, "statuses": [{}]}}, {"value": {"statuses": [{}] * 2}}]
+    changes: list[Any] = [{"value": {"messages": [{}] * 2, "statuses": [{}]}}, {"value": {"statuses": [{}] * 2}}]
     payload = {"entry": [{"changes": changes}]}
     check_bounds(payload, max_items=5)
     with pytest.raises(ConfigError, match="more than 4"):

@@ -72,6 +72,11 @@ def test_long_subjects_make_a_thread_that_fits_an_index() -> None:
     assert len(read(subject="a" * 5000).thread) == 300
 
 
+def test_a_thread_holds_nothing_that_a_key_cannot_hold() -> None:
+    assert read(subject="Nota\ud800 \x00\u200b12").thread == "nota 12"
+    assert read(subject="\ud800").thread == ""
+
+
 @pytest.mark.parametrize(
     ("payload", "key"),
     [

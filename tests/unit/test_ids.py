@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import time
+from uuid import UUID
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from zaia_cli.core import ids
 from zaia_cli.core.ids import is_reference, new_id, new_reference, opaque_id, parse_opaque_id
 
 PATIENT = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -52,7 +52,7 @@ def test_a_reference_is_known_in_any_case() -> None:
 
 @PATIENT
 @given(st.uuids(), st.integers(0, 99), st.integers(0, 99))
-def test_an_opaque_id_comes_back(reply_id: ids.UUID, part: int, delivery: int) -> None:
+def test_an_opaque_id_comes_back(reply_id: UUID, part: int, delivery: int) -> None:
     assert parse_opaque_id(opaque_id(reply_id, part, delivery)) == (reply_id, part, delivery)
 
 

@@ -7,6 +7,7 @@ import hashlib
 import hmac
 import json
 from pathlib import Path
+from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
 import pytest
@@ -26,11 +27,12 @@ def sign(body: bytes, secret: str) -> str:
     return "sha256=" + hmac.new(secret.encode(), body, hashlib.sha256).hexdigest()
 
 
-def case(name: str) -> dict:
+def case(name: str) -> dict[str, Any]:
     path = CASES / name
     if not path.exists():
         pytest.skip("the shared cases are not here")
-    return json.loads(path.read_text("utf-8"))
+    document: dict[str, Any] = json.loads(path.read_text("utf-8"))
+    return document
 
 
 def test_signature_tells_whose_secret_signed() -> None:

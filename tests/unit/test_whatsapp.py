@@ -232,6 +232,7 @@ def test_a_status_that_zaia_does_not_know_is_ignored() -> None:
         ({"text": {"body": 5}}, "body"),
         ({"text": "oi"}, "text"),
         ({"type": None}, "type"),
+        ({"type": "location", "location": {"latitude": 10**400, "longitude": 0}}, "latitude is out of range"),
         ({"type": "edit", "edit": {"message": {}}}, "original_message_id"),
         ({"type": "system", "system": {"type": "user_changed_number"}}, "from"),
     ],

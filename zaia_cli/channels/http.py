@@ -74,10 +74,15 @@ def _read(payload: dict[Any, Any], account: str) -> Message:
         kind="form" if is_form else "text",
         text="\n".join(f"{name}: {_shown(value)}" for name, value in fields.items()) if is_form else text,
         sent_at=_moment(payload.get("at")),
-        thread=fold(payload.get("subject") or "")[:_KEY_LIMIT].strip(),
+        thread=_thread(payload.get("subject") or ""),
         fields=fields,
         raw=payload,
     )
+
+
+def _thread(subject: str) -> str:
+    # A half surrogate would be refused where the thread becomes part of a key.
+    return "".join(filter(str.isprintable, fold(subject)))[:_KEY_LIMIT].strip()
 
 
 def _id_of(payload: dict[str, Any]) -> str | None:

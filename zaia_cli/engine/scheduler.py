@@ -160,6 +160,7 @@ class Scheduler:
 
     async def _expire_parts(self) -> None:
         await self._parts.db.run("scheduler.owned_by_people", worker=self._parts.worker)
+        await self._parts.db.run("scheduler.behind_failed")
         for row in await self._parts.db.run("scheduler.unsendable", window_s=_WINDOW_S):
 
             async def work(session: Session, row: Row = row) -> None:

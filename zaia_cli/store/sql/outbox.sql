@@ -33,7 +33,8 @@ WITH ready AS MATERIALIZED (
     AND NOT EXISTS (SELECT 1 FROM parts e WHERE e.organization_id = p.organization_id
       AND e.conversation_id = p.conversation_id AND e.position < p.position
       AND (e.state IN ('pending', 'sending')
-           OR e.state = 'unknown' AND e.unknown_at > now() - make_interval(secs => %(unknown_after_s)s)))
+           OR e.state = 'unknown' AND e.unknown_at > now() - make_interval(secs => %(unknown_after_s)s)
+           OR e.state IN ('failed', 'cancelled') AND e.reply_id = p.reply_id))
   ORDER BY p.due_at, p.position
   LIMIT %(limit)s
   FOR UPDATE OF p SKIP LOCKED

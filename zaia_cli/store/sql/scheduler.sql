@@ -149,6 +149,13 @@ UPDATE parts p SET state = 'failed', failed_at = now(), updated_at = now(),
 WHERE p.organization_id = %(organization_id)s AND p.reply_id = %(reply_id)s AND p.n = %(n)s AND p.state = 'pending'
 RETURNING p.organization_id, p.reply_id, p.n, p.conversation_id, p.error
 
+-- name: behind_failed
+-- What follows a failed part is not sent, also when the process that saw the failure died before it could cancel.
+UPDATE parts p SET state = 'cancelled', updated_at = now()
+FROM parts f
+WHERE p.state = 'pending' AND f.organization_id = p.organization_id AND f.reply_id = p.reply_id AND f.n < p.n
+  AND f.state IN ('failed', 'cancelled')
+
 -- name: owned_by_people
 -- Answers of the agent that came back to pending after a person took over.
 WITH gone AS (
