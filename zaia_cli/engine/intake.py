@@ -285,7 +285,7 @@ class Intake:
             for event in grouped[head["conversation_id"]]:
                 if isinstance(event, Message) and event.provider_id is None:
                     basis = f"{head['contact_id']}\n{event.thread}\n{normalised(event.text)}"
-                    keys[id(event)] = hashlib.sha256(basis.encode()).hexdigest()
+                    keys[id(event)] = hashlib.sha256(basis.encode("utf-8", "replace")).hexdigest()
         if not keys:
             return {}, {}
         rows = await session.run(
