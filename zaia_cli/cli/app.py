@@ -30,9 +30,14 @@ class Entry(NamedTuple):
 
 COMMANDS: dict[str, Entry] = {
     "init": Entry("init:init", "Make a new workspace from the packaged example."),
+    "demo": Entry("demo:demo", "Run the main job with local stand-ins, no keys, no services."),
     "doctor": Entry("doctor:doctor", "Check configuration, prompts, keys, prices and the database."),
     "db": Entry("db:app", "Upgrade, inspect, locate or reset the database."),
     "org": Entry("org:app", "Create, update, list, show and export organizations."),
+    "serve": Entry("serve:serve", "Receive webhooks of channels, and generic requests."),
+    "ingest": Entry("ingest:ingest", "Take in webhook payloads from a file."),
+    "run-worker": Entry("run_worker:run_worker", "Answer customers: turns, deliveries, recovery."),
+    "chat": Entry("chat:chat", "Talk to an assistant in the terminal."),
     "status": Entry("status:status", "Show the health of the engine now."),
     "queue": Entry("queue:app", "See the queue, and retry, cancel or prioritize its items."),
     "trace": Entry("trace:trace", "Show everything about one request."),
@@ -43,6 +48,7 @@ COMMANDS: dict[str, Entry] = {
     "cost-report": Entry(
         "cost_report:cost_report", "Add up the ledger of model calls, failed and retried ones included."
     ),
+    "sim": Entry("sim:app", "Local stand-ins over real HTTP: a model provider and a Graph API."),
 }
 
 

@@ -46,9 +46,7 @@ class IngestChannel(str, Enum):
 async def ingest(
     options: Options,
     file: Annotated[str, typer.Argument(metavar="FILE|-", help="A file, or - for stdin.", show_default=False)],
-    channel: Annotated[
-        IngestChannel, typer.Option("--channel", help="Whose payloads these are.", show_default=False)
-    ],
+    channel: Annotated[IngestChannel, typer.Option("--channel", help="Whose payloads these are.", show_default=False)],
     account: Annotated[
         str | None,
         typer.Option(

@@ -29,7 +29,11 @@ async def run_worker(
     concurrency: Annotated[
         int | None,
         typer.Option(
-            "--concurrency", metavar="N", help="Turns in flight; queue.concurrency by default.", min=1, show_default=False
+            "--concurrency",
+            metavar="N",
+            help="Turns in flight; queue.concurrency by default.",
+            min=1,
+            show_default=False,
         ),
     ] = None,
     drain: Annotated[

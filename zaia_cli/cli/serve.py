@@ -21,7 +21,9 @@ __all__ = ["serve"]
 async def serve(
     options: Options,
     host: Annotated[str, typer.Option("--host", metavar="ADDRESS", help="Address to listen on.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option("--port", metavar="N", help="Port; 0 takes a free one.", min=0, max=65535)] = 8080,
+    port: Annotated[
+        int, typer.Option("--port", metavar="N", help="Port; 0 takes a free one.", min=0, max=65535)
+    ] = 8080,
     insecure: Annotated[
         bool, typer.Option("--insecure", help="Accept accounts that have no secret configured. Only to try things out.")
     ] = False,
