@@ -30,13 +30,13 @@ class Entry(NamedTuple):
 
 COMMANDS: dict[str, Entry] = {
     "init": Entry("init:init", "Make a new workspace from the packaged example."),
-    "demo": Entry("demo:demo", "Run the main job with local stand-ins, no keys, no services."),
+    "demo": Entry("demo:demo", "Run the main job once, without keys and without services."),
     "doctor": Entry("doctor:doctor", "Check configuration, prompts, keys, prices and the database."),
     "db": Entry("db:app", "Upgrade, inspect, locate or reset the database."),
-    "org": Entry("org:app", "Create, update, list, show and export organizations."),
-    "serve": Entry("serve:serve", "Receive webhooks of channels, and generic requests."),
-    "ingest": Entry("ingest:ingest", "Take in webhook payloads from a file."),
-    "run-worker": Entry("run_worker:run_worker", "Answer customers: turns, deliveries, recovery."),
+    "org": Entry("org:app", "Create, update, list, show and export organizations; open a closed channel account."),
+    "serve": Entry("serve:serve", "Receive webhooks of WhatsApp and Instagram, and generic requests."),
+    "ingest": Entry("ingest:ingest", "Take in payloads from a file through the intake that webhooks use."),
+    "run-worker": Entry("run_worker:run_worker", "Answer customers: run turns, send replies, keep time."),
     "chat": Entry("chat:chat", "Talk to an assistant in the terminal."),
     "status": Entry("status:status", "Show the health of the engine now."),
     "queue": Entry("queue:app", "See the queue, and retry, cancel or prioritize its items."),
