@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import shutil
+import sys
 from typing import TYPE_CHECKING, Any
 
 from zaia_cli.cli.command import Options, command
@@ -11,7 +13,7 @@ from zaia_cli.cli.demo_stage import SLUG, Stage, open_stage
 from zaia_cli.cli.engine_parts import open_engine
 from zaia_cli.cli.runtime import Runtime, open_runtime
 from zaia_cli.core.config import Config
-from zaia_cli.core.errors import CheckFailedError
+from zaia_cli.core.errors import CheckFailedError, RefusedError
 
 if TYPE_CHECKING:
     from zaia_cli.engine.worker import Worker
@@ -33,14 +35,18 @@ async def demo(options: Options) -> None:
 
     An example organization, a served webhook, a scripted model and a Graph API stand-in, all on loopback: a burst of
     three messages and a redelivered webhook, a customer who wants a person, a model stuck in a loop, a send whose
-    outcome is not known, an Instagram message. Then what happened, checked against the stand-in's own count of what was sent,
-    and the commands to look further. Takes a few seconds and can be repeated.
+    outcome is not known, an Instagram message. Then what happened, checked against the stand-in's own count of what was
+    sent, and the commands to look further. Takes a few seconds and can be repeated.
+
+    Its worker has short waits and no secrets but its own, so it is refused while other organizations of the database
+    have open work.
     """
     from zaia_cli.engine.worker import Worker
 
     if not options.verbose:
         logging.getLogger("zaia_cli").setLevel(logging.ERROR)
     async with open_runtime(options) as runtime, open_engine(runtime, _brisk(runtime.config)) as parts:
+        await _require_alone(runtime)
         async with open_stage(parts) as stage:
             options.output.note("running the engine with local stand-ins on loopback …")
             worker = Worker(parts)
@@ -55,6 +61,16 @@ async def demo(options: Options) -> None:
         _tell(options, runtime, rows, problems)
     if problems:
         raise CheckFailedError("; ".join(problems), hint="zaia status, zaia queue list")
+
+
+async def _require_alone(runtime: Runtime) -> None:
+    rows = await runtime.database.run("server.open_elsewhere", organization_id=SLUG)
+    if rows[0]["items"]:
+        raise RefusedError(
+            f"other organizations have {rows[0]['items']} open requests or replies here, and the demo's worker would "
+            "take them along",
+            hint="zaia init DIR, then zaia demo --workspace DIR",
+        )
 
 
 def _brisk(config: Config) -> Config:
@@ -144,6 +160,7 @@ def _tell(options: Options, runtime: Runtime, rows: list[dict[str, Any]], proble
     for row in rows:
         output.line(f"{row['customer']}: {row['said']}")
     where = f" --workspace {options.workspace}" if options.workspace else ""
+    program = "zaia" if shutil.which("zaia") else sys.argv[0]
     output.line("")
     output.line("One reply per burst, counted by the stand-in. Look further:")
     for words in (
@@ -153,4 +170,4 @@ def _tell(options: Options, runtime: Runtime, rows: list[dict[str, Any]], proble
         "queue stats",
         "cost-report --by organization,model",
     ):
-        output.line(f"  zaia {words}{where}")
+        output.line(f"  {program} {words}{where}")

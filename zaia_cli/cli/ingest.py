@@ -7,7 +7,7 @@ import dataclasses
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
-from enum import Enum
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -16,7 +16,7 @@ import typer
 from zaia_cli.cli.command import Options, command
 from zaia_cli.cli.runtime import Runtime, open_runtime
 from zaia_cli.core.errors import ConfigError, NotFoundError
-from zaia_cli.core.inbound import Event, Message, Rejected
+from zaia_cli.core.inbound import Event, Ignored, Message, Rejected, StatusUpdate
 from zaia_cli.core.text import shorten
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ __all__ = ["IngestChannel", "ingest"]
 _RAW_LIMIT = 100_000
 
 
-class IngestChannel(str, Enum):
+class IngestChannel(StrEnum):
     """The channels whose payloads a file may hold."""
 
     whatsapp = "whatsapp"
@@ -37,7 +37,7 @@ class IngestChannel(str, Enum):
 
 @command(
     examples=(
-        "zaia ingest fixtures/payloads/whatsapp-burst.json --channel whatsapp --fresh",
+        "zaia ingest fixtures/webhooks/whatsapp_batch.json --channel whatsapp --fresh",
         "zaia ingest requests.jsonl --channel http --account formulario --json",
         "cat payload.json | zaia ingest - --channel instagram",
     ),
@@ -80,7 +80,7 @@ async def ingest(
 
 
 def _tell(options: Options, report: IntakeReport, late: int) -> None:
-    document = {
+    document: dict[str, Any] = {
         "received": report.received,
         "accepted": report.accepted,
         "duplicates": report.duplicates,
@@ -168,7 +168,9 @@ def _events(text: str, channel: Any, parse: Callable[[Any], Sequence[Event]]) ->
 
 
 def _stamped(event: Event, now: datetime) -> Event:
-    return dataclasses.replace(event, sent_at=now) if hasattr(event, "sent_at") else event
+    if isinstance(event, StatusUpdate | Rejected | Ignored):
+        return event
+    return dataclasses.replace(event, sent_at=now)
 
 
 async def _take(runtime: Runtime, events: Sequence[Event]) -> IntakeReport:

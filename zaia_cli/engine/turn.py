@@ -81,6 +81,9 @@ class TurnJob:
             await self._quietly(claim, self._ending.give_back(claim, "the worker is stopping"))
         except (TurnError, UnavailableError) as error:
             await self._quietly(claim, self._ending.fail(claim, error))
+        except ConfigError as error:
+            missing = PreconditionError(error.message, code="configuration")
+            await self._quietly(claim, self._ending.fail(claim, missing))
         except Exception as error:
             _log.exception("item %s: internal error", claim["reference"])
             bug = PreconditionError(f"internal error: {type(error).__name__}", code="internal")

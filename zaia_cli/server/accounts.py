@@ -11,6 +11,7 @@ import os
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 
 from zaia_cli.store.database import Database
 
@@ -58,12 +59,17 @@ class AccountBook:
         return tuple(account for account in self._accounts if account.channel == channel)
 
 
+@cache
+def _warn_once(name: str) -> None:
+    _log.warning("the environment variable %s is not set; its accounts are refused", name)
+
+
 def secrets_of(names: Sequence[str]) -> list[str]:
     """Read the secrets that some variables hold; one that is not set is logged by name and gives nothing."""
     found: list[str] = []
     for name in dict.fromkeys(name for name in names if name):
         value = os.environ.get(name, "")
         if not value:
-            _log.warning("the environment variable %s is not set; its accounts are refused", name)
+            _warn_once(name)
         found.extend(value.split())
     return found

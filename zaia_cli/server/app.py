@@ -1,7 +1,7 @@
 """The web application: where channels and other systems deliver.
 
-Idea: a few routes over one intake. Invariant: it holds no state of its own, so any number of processes may serve. Tested
-over real HTTP in ``tests/server``.
+Idea: a few routes over one intake. Invariant: it holds no state of its own, so any number of processes may serve.
+Tested over real HTTP in ``tests/server``.
 """
 
 from __future__ import annotations

@@ -103,4 +103,4 @@ def _has_token(request: Request, tokens: list[str]) -> bool:
     scheme, _, given = request.headers.get("authorization", "").partition(" ")
     # Compared as bytes: compare_digest refuses text outside ASCII.
     offered = given.strip().encode("utf-8", "replace")
-    return scheme.lower() == "bearer" and any([hmac.compare_digest(offered, token.encode()) for token in tokens])
+    return scheme.lower() == "bearer" and any(hmac.compare_digest(offered, token.encode()) for token in tokens)

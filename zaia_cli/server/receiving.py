@@ -7,6 +7,7 @@ by one. Invariant: an item that cannot be stored is kept as rejected, and its ne
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -53,7 +54,9 @@ async def _receive_one(intake: Intake, event: Event) -> IntakeReport:
         account = getattr(event, "account", None)
         path = f"{event.channel}:{account}"
         reason = f"cannot be stored: {type(error).__name__}"
-        return await intake.accept([Rejected(event.channel, path, reason, getattr(event, "raw", None), account)])
+        # As text: what the database refused once may be in there.
+        raw = json.dumps(getattr(event, "raw", None), default=str)
+        return await intake.accept([Rejected(event.channel, path, reason, raw, account)])
 
 
 def _placed(events: Sequence[Event], rejected: Sequence[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:

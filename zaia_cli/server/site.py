@@ -1,7 +1,7 @@
 """What every route of the server shares, and how errors answer.
 
-Idea: a route raises, one handler answers. Invariant: an absent database is 503 with ``Retry-After``, so that the channel
-delivers again; no answer repeats a payload or a secret. Tested in ``tests/server``.
+Idea: a route raises, one handler answers. Invariant: an absent database is 503 with ``Retry-After``, so that the
+channel delivers again; no answer repeats a payload or a secret. Tested in ``tests/server``.
 """
 
 from __future__ import annotations

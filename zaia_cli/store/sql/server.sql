@@ -63,24 +63,3 @@ SELECT count(*) AS items FROM (
   SELECT 1 FROM work_items i WHERE i.organization_id <> %(organization_id)s AND i.state IN ('pending', 'processing')
   UNION ALL
   SELECT 1 FROM parts p WHERE p.organization_id <> %(organization_id)s AND p.state IN ('pending', 'sending')) x
-
--- name: conversations_of
--- How far the conversations with some addresses are: messages in, replies out, what is still open, who owns them.
-SELECT c.id AS conversation_id, c.channel, c.address, h.owner,
-  (SELECT count(*) FROM messages m
-    WHERE m.organization_id = c.organization_id AND m.conversation_id = c.id AND m.role = 'customer') AS messages_in,
-  (SELECT coalesce(sum(r.repeats), 0)::int FROM receipts r JOIN messages m ON m.organization_id = r.organization_id
-      AND m.provider_id = r.provider_id AND m.conversation_id = c.id
-    WHERE r.organization_id = c.organization_id AND r.kind = 'message') AS repeats,
-  (SELECT coalesce(jsonb_agg(jsonb_build_object('kind', r.kind, 'text', r.text, 'state', p.state, 'error', p.error,
-      'deliveries', (SELECT jsonb_agg(coalesce(d.outcome, 'unreported') ORDER BY d.n) FROM deliveries d
-        WHERE d.organization_id = p.organization_id AND d.reply_id = p.reply_id AND d.part = p.n)) ORDER BY p.position), '[]')
-    FROM replies r JOIN parts p ON p.organization_id = r.organization_id AND p.reply_id = r.id
-    WHERE r.organization_id = c.organization_id AND r.conversation_id = c.id) AS parts,
-  (SELECT coalesce(jsonb_agg(jsonb_build_object('reference', i.reference, 'state', i.state, 'error', i.error)
-      ORDER BY i.opened_at), '[]')
-    FROM work_items i WHERE i.organization_id = c.organization_id AND i.conversation_id = c.id) AS items
-FROM conversations c
-JOIN hot h ON h.organization_id = c.organization_id AND h.conversation_id = c.id
-WHERE c.organization_id = %(organization_id)s AND c.address = ANY(CAST(%(addresses)s AS text[]))
-ORDER BY c.created_at
