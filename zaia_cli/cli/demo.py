@@ -160,7 +160,8 @@ def _tell(options: Options, runtime: Runtime, rows: list[dict[str, Any]], proble
     for row in rows:
         output.line(f"{row['customer']}: {row['said']}")
     where = f" --workspace {options.workspace}" if options.workspace else ""
-    program = "zaia" if shutil.which("zaia") else sys.argv[0]
+    is_module = sys.argv[0].endswith("__main__.py")
+    program = "zaia" if shutil.which("zaia") else f"{sys.executable} -m zaia_cli" if is_module else sys.argv[0]
     output.line("")
     output.line("One reply per burst, counted by the stand-in. Look further:")
     for words in (

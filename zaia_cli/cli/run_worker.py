@@ -65,7 +65,12 @@ async def run_worker(
             config = config.model_copy(update={"queue": config.queue.model_copy(update={"concurrency": concurrency})})
         async with open_engine(runtime, config) as parts:
             worker = Worker(parts, has_scheduler=not no_scheduler)
-            with told_to_stop(worker.stop):
+
+            def stop() -> None:
+                _log.info("worker %s: stopping; a second Ctrl+C ends it at once", parts.worker)
+                worker.stop()
+
+            with told_to_stop(stop):
                 _log.info("worker %s: up to %d turns at once", parts.worker, config.queue.concurrency)
                 await worker.run(until_idle=drain, for_s=for_s)
             summary = await _summary(runtime.database, parts.worker)

@@ -30,10 +30,11 @@ async def receive(intake: Intake, events: Sequence[Event]) -> IntakeReport:
     """
     try:
         report = await intake.accept(events)
-        report.rejected = sorted(_placed(events, report.rejected), key=lambda row: row["index"])
-        return report
     except (psycopg.DataError, psycopg.IntegrityError, ValueError) as error:
         _log.warning("a payload of %d items breaks (%s); taking them one by one", len(events), type(error).__name__)
+    else:
+        report.rejected = sorted(_placed(events, report.rejected), key=lambda row: row["index"])
+        return report
     total = IntakeReport()
     for index, event in enumerate(events):
         part = await _receive_one(intake, event)
@@ -66,5 +67,6 @@ def _placed(events: Sequence[Event], rejected: Sequence[Mapping[str, Any]]) -> I
     for index, event in enumerate(events):
         if not isinstance(event, Rejected) and f"{event.channel}:{getattr(event, 'account', None)}" in homeless:
             places.append(index)
-    for index, row in zip(places, rejected, strict=True):
+    for index, row in zip(places, rejected, strict=False):
         yield {**row, "index": index}
+    yield from (dict(row) for row in rejected[len(places) :])

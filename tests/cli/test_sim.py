@@ -1,0 +1,83 @@
+"""``zaia sim``: the stand-ins as real processes, and the engine against them."""
+
+from __future__ import annotations
+
+import json
+import signal
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+from tests.cli.conftest import Zaia
+from tests.cli.processes import started
+from tests.engine.world import message, whatsapp
+
+
+def fetch(url: str, body: Any = None) -> Any:
+    data = None if body is None else json.dumps(body).encode()
+    request = urllib.request.Request(url, data, {"Content-Type": "application/json"})
+    with urllib.request.urlopen(request, timeout=10) as answer:
+        return json.load(answer)
+
+
+def test_the_model_stand_in_plays_a_script_of_the_workspace_until_it_is_stopped(workspace: Path) -> None:
+    with started("sim", "model", "--script", "echo", "--workspace", workspace) as sim:
+        assert sim.stdout is not None
+        url = sim.stdout.readline().strip()
+        question = {"model": "any", "messages": [{"role": "user", "content": "Oi"}]}
+        answer = fetch(f"{url}/v1/chat/completions", question)
+        assert "Oi" in answer["choices"][0]["message"]["content"]
+        sim.send_signal(signal.SIGTERM)
+        assert sim.wait(timeout=20) == 0
+
+
+def test_the_model_stand_in_plays_a_file(tmp_path: Path) -> None:
+    script = tmp_path / "own.toml"
+    script.write_text('[[rules]]\ntext = "de um arquivo"\n', encoding="utf-8")
+    with started("sim", "model", "--script", script, "--json") as sim:
+        assert sim.stdout is not None
+        url = json.loads(sim.stdout.readline())["url"]
+        answer = fetch(f"{url}/chat/completions", {"model": "any", "messages": [{"role": "user", "content": "Oi"}]})
+        assert answer["choices"][0]["message"]["content"] == "de um arquivo"
+
+
+def test_a_script_that_is_not_there_is_a_configuration_error(zaia: Zaia, workspace: Path) -> None:
+    done = zaia("sim", "model", "--script", "nothing", "--workspace", workspace)
+    assert done.exit_code == 2
+    assert "echo" in done.stderr
+
+
+def test_a_secret_that_is_not_set_is_a_configuration_error(zaia: Zaia) -> None:
+    assert zaia("sim", "whatsapp", "--app-secret-env", "NOT_SET_ANYWHERE").exit_code == 2
+
+
+def test_what_the_worker_sends_arrives_at_the_graph_stand_in_and_its_status_comes_back(
+    zaia: Zaia, workspace: Path, dsn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    common = ("--workspace", str(workspace), "--database-url", dsn)
+    for name in ("WHATSAPP_TOKEN", "WHATSAPP_APP_SECRET", "WHATSAPP_VERIFY_TOKEN"):
+        monkeypatch.setenv(name, "segredo")
+    with started("serve", "--port", "0", *common) as server:
+        assert server.stdout is not None
+        served = server.stdout.readline().strip()
+        with started("sim", "whatsapp", "--webhook-url", served, "--app-secret-env", "WHATSAPP_APP_SECRET") as sim:
+            assert sim.stdout is not None
+            graph = sim.stdout.readline().strip()
+            file = workspace / "fixtures" / "organizations" / "loja-exemplo.toml"
+            file.write_text(file.read_text("utf-8").replace("https://graph.facebook.com", graph), encoding="utf-8")
+            assert zaia("org", "apply", file, *common).exit_code == 0
+            payload = json.dumps(whatsapp([message("Oi", "wamid.1")]))
+            assert zaia("ingest", "-", "--channel", "whatsapp", *common, input=payload).exit_code == 0
+            assert zaia("run-worker", "--drain", *common, env={"ZAIA_TURN__COALESCE_S": "0"}).exit_code == 0
+            [send] = fetch(f"{graph}/_sim/sends")["sends"]
+            assert (send["to"], send["outcome"]) == ("5511900010000", "accepted")
+            with psycopg.connect(dsn, autocommit=True) as connection:
+                for _ in range(500):
+                    row = connection.execute("SELECT state FROM parts").fetchone()
+                    if row in (("delivered",), ("read",)):
+                        break
+                    connection.execute("SELECT pg_sleep(0.02)")
+                assert row in (("delivered",), ("read",))

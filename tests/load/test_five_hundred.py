@@ -1,0 +1,192 @@
+"""Five hundred conversations, repeated, reordered and malformed webhooks, two worker processes: one answer per burst."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from shutil import copytree
+from typing import Any
+
+import pytest
+
+from tests.engine.world import ACCOUNT, ECHO_SCRIPT, ROOT, SECRET, World, message, open_world, whatsapp
+from zaia_cli.store.database import Database
+
+CONVERSATIONS = 500
+SEED = 20261201
+AT_ONCE = 16
+
+
+@dataclass(slots=True)
+class Talk:
+    """One customer's burst."""
+
+    channel: str
+    address: str
+    texts: list[str]
+    bodies: list[tuple[str, Any]] = field(default_factory=list)
+
+
+def instagram(text: str, mid: str, address: str) -> dict[str, Any]:
+    now_ms = int(time.time() * 1000)
+    account = "178" + ACCOUNT
+    event = {
+        "sender": {"id": address},
+        "recipient": {"id": account},
+        "timestamp": now_ms,
+        "message": {"mid": mid, "text": text},
+    }
+    return {"object": "instagram", "entry": [{"id": account, "time": now_ms, "messaging": [event]}]}
+
+
+def make_talks(chance: random.Random) -> list[Talk]:
+    """Bursts of 1 to 4 messages on three channels; one in ten arrives in another order than it was written."""
+    talks = []
+    for number in range(CONVERSATIONS):
+        channel = chance.choices(["whatsapp", "instagram", "http"], [6, 2, 2])[0]
+        address = {"whatsapp": f"55119{number:08}", "instagram": f"9{number:014}", "http": f"c{number}@exemplo.test"}[
+            channel
+        ]
+        size = chance.choices([1, 2, 3, 4], [40, 35, 15, 10])[0]
+        talk = Talk(channel, address, [f"mensagem {n} de {number}" for n in range(1, size + 1)])
+        for n, text in enumerate(talk.texts, start=1):
+            name = f"{number}.{n}"
+            if channel == "whatsapp":
+                talk.bodies.append((channel, whatsapp([message(text, f"wamid.L{name}", address)])))
+            elif channel == "instagram":
+                talk.bodies.append((channel, instagram(text, f"mid.L{name}", address)))
+            else:
+                talk.bodies.append((channel, {"id": f"r{name}", "from": address, "text": text}))
+        if chance.random() < 0.1:
+            talk.bodies.reverse()
+        talks.append(talk)
+    return talks
+
+
+def malformed(number: int) -> dict[str, Any]:
+    """A webhook in which one item cannot be read and its neighbour can, but belongs to nobody we serve."""
+    broken = {"from": "5511900000000", "timestamp": "never", "type": "text", "text": {"body": f"quebrada {number}"}}
+    return whatsapp([broken])
+
+
+@contextmanager
+def worker_process(workspace: Path, dsn: str) -> Iterator[subprocess.Popen[str]]:
+    environment = {
+        **os.environ,
+        "PYTHONPATH": str(ROOT),
+        "ZAIA_DATABASE_URL": dsn,
+        "ZAIA_WORKSPACE": str(workspace),
+        "ZAIA_QUEUE__CONCURRENCY": "20",
+        "ZAIA_QUEUE__POLL_S": "0.2",
+    }
+    command = [sys.executable, "-m", "zaia_cli", "run-worker", "--json"]
+    process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+
+
+def make_workspace(folder: Path) -> Path:
+    (folder / "fixtures" / "scripts").mkdir(parents=True)
+    (folder / "fixtures" / "scripts" / "test.toml").write_text(ECHO_SCRIPT, encoding="utf-8")
+    copytree(ROOT / "prompts", folder / "prompts")
+    (folder / "zaia.toml").write_text("", encoding="utf-8")
+    return folder
+
+
+async def deliver_all(world: World, talks: list[Talk], chance: random.Random) -> tuple[int, int]:
+    """Deliver every burst, a tenth of the webhooks twice, malformed ones between; returns repeats and malformed."""
+    slots = asyncio.Semaphore(AT_ONCE)
+    again: list[tuple[str, Any]] = []
+    broken = 0
+
+    async def send(channel: str, body: Any) -> None:
+        if channel == "http":
+            status, _ = await world.intake(body)
+        else:
+            status = await world.post(body, channel)
+        assert status == 200
+
+    async def deliver(talk: Talk) -> None:
+        async with slots:
+            for channel, body in talk.bodies:
+                await send(channel, body)
+                if chance.random() < 0.1:
+                    again.append((channel, body))
+                    await send(channel, body)
+
+    tasks = [asyncio.create_task(deliver(talk)) for talk in talks]
+    for number in range(25):
+        assert await world.post(malformed(number)) == 200
+        broken += 1
+    await asyncio.gather(*tasks)
+    return len(again), broken
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(240)
+async def test_every_burst_of_five_hundred_conversations_is_answered_once(
+    db: Database, dsn: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ZAIA_TEST_TOKEN", "token-de-teste")
+    monkeypatch.setenv("ZAIA_TEST_SECRET", SECRET)
+    monkeypatch.setenv("ZAIA_TEST_VERIFY", "v")
+    chance = random.Random(SEED)
+    talks = make_talks(chance)
+    workspace = make_workspace(tmp_path / "workspace")
+    async with open_world(db, tmp_path) as world:
+        world.configure(turn={"coalesce_s": 2.5, "coalesce_max_s": 20})
+        world.graph.statuses = ["sent", "delivered", "read"]
+        await world.organization()
+        with worker_process(workspace, dsn) as one, worker_process(workspace, dsn) as two:
+            repeats, broken = await deliver_all(world, talks, chance)
+            items = "SELECT count(*) FROM work_items WHERE state = 'completed'"
+            await world.until(items, CONVERSATIONS, limit_s=90)
+            await world.until("SELECT count(*) FROM parts WHERE state IN ('pending', 'sending')", 0, limit_s=60)
+            await world.graph.settled()
+            for process in (one, two):
+                process.send_signal(signal.SIGTERM)
+            outputs = [await asyncio.to_thread(process.communicate) for process in (one, two)]
+            summaries = [json.loads(output) for output, _ in outputs]
+            assert (one.returncode, two.returncode) == (0, 0)
+
+        sent: dict[str, list[str]] = {}
+        for send in world.graph.sends:
+            sent.setdefault(send["to"], []).append(send["text"])
+        wrong = {talk.address: sent.get(talk.address) for talk in talks if len(sent.get(talk.address, ())) != 1}
+        assert wrong == {}
+        unread = [talk.address for talk in talks if any(text not in sent[talk.address][0] for text in talk.texts)]
+        assert unread == []
+        assert max(Counter(send["opaque_id"] for send in world.graph.sends if send["opaque_id"]).values()) == 1
+        assert all(summary["turns"] > 0 for summary in summaries)
+        assert sum(summary["turns"] for summary in summaries) == CONVERSATIONS
+        await world.is_quiet()
+        stats = await queue_stats(workspace, dsn)
+        assert stats["rejected_inputs"] == broken
+        assert stats["duplicate_inputs"] == repeats
+        assert stats["completed"] == CONVERSATIONS == sum(stats["replies"].values())
+        assert sum(stats[name] for name in ("pending", "processing", "failed", "needs_human", "cancelled")) == 0
+
+
+async def queue_stats(workspace: Path, dsn: str) -> dict[str, Any]:
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "ZAIA_DATABASE_URL": dsn, "ZAIA_WORKSPACE": str(workspace)}
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "zaia_cli", "queue", "stats", "--json", env=environment, stdout=asyncio.subprocess.PIPE
+    )
+    output, _ = await process.communicate()
+    assert process.returncode == 0
+    stats: dict[str, Any] = json.loads(output)
+    return stats
