@@ -12,7 +12,7 @@ from zaia_cli.reports.timeline import timeline
 
 async def test_replay_tells_retry_answer_handoff_and_a_late_status_in_order(world: World) -> None:
     world.script(
-        '[[rules]]\nnth = 1\nstatus = 500\n[[rules]]\nnth = 2\nstatus = 500\n'
+        "[[rules]]\nnth = 1\nstatus = 500\n[[rules]]\nnth = 2\nstatus = 500\n"
         '[[rules]]\nburst = "pessoa"\ntool = "transfer_to_department"\nargs = { department = "Financeiro" }\n'
         '[[rules]]\ntext = "Custa R$ 49,90."\n'
     )
@@ -29,7 +29,9 @@ async def test_replay_tells_retry_answer_handoff_and_a_late_status_in_order(worl
     story = await conversation_story(world.db, target.organization, target.conversation_id)
     lines = [f"{line.who}: {line.what}" for line in timeline(story)]
     told = "\n".join(lines)
-    order = [told.index(text) for text in ("quanto custa?", "500", "Custa R$ 49,90.", "quero uma pessoa", "Vou te passar")]
+    order = [
+        told.index(text) for text in ("quanto custa?", "500", "Custa R$ 49,90.", "quero uma pessoa", "Vou te passar")
+    ]
     assert order == sorted(order), told
     assert told.rindex("delivered") > told.index("Vou te passar"), told
     first, second = story["items"]

@@ -1,4 +1,4 @@
-"""Five hundred conversations, repeated, reordered and malformed webhooks, two worker processes: one answer per burst."""
+"""Five hundred conversations, repeated, reordered and malformed webhooks, two workers: one answer per burst."""
 
 from __future__ import annotations
 

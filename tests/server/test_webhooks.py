@@ -213,10 +213,12 @@ async def test_without_a_database_the_channel_is_asked_to_deliver_again(serve: S
     )
     await pool.open()
     async with Database(dead, pool) as away, serve(database=away) as client:
-        status, answer, headers = await client.post(b"{}", "sha256=00")
+        (status, answer, headers), challenged = await asyncio.gather(
+            client.post(b"{}", "sha256=00"), client.get("/webhooks/whatsapp?hub.mode=subscribe")
+        )
         assert (status, headers["retry-after"]) == (503, "5")
         assert json.loads(answer)["error"]["kind"] == "database_unavailable"
-        assert (await client.get("/webhooks/whatsapp?hub.mode=subscribe"))[0] == 503
+        assert challenged[0] == 503
         assert (await client.get("/healthz"))[0] == 200
         assert (await client.get("/readyz"))[0] == 503
 
