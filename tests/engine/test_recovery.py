@@ -243,7 +243,8 @@ async def test_a_retry_absorbs_the_newer_request_and_answers_both_at_once(world:
 
 async def test_what_was_opened_during_an_attempt_becomes_an_alias_when_it_fails(world: World) -> None:
     world.script(
-        "[[rules]]\nnth = 1\nstatus = 500\ndelay_s = 0.4\n[[rules]]\nnth = 2\nstatus = 500\n[[rules]]\ntext = '{burst}'\n"
+        "[[rules]]\nnth = 1\nstatus = 500\ndelay_s = 0.4\n"
+        "[[rules]]\nnth = 2\nstatus = 500\n[[rules]]\ntext = '{burst}'\n"
     )
     world.configure(recovery={"retry_delay_s": 0.1})
     await world.say("um")
