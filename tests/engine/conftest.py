@@ -1,4 +1,4 @@
-"""The world of engine tests, with one company in it."""
+"""The world of engine tests, with one company in it; what a test leaves behind must be made of known moves."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
+from tests.engine.moves import wrong_moves
 from tests.engine.world import SECRET, World, open_world
 from zaia_cli.store.database import Database
 
@@ -24,3 +25,4 @@ async def world(db: Database, tmp_path: Path) -> AsyncIterator[World]:
     async with open_world(db, tmp_path) as opened:
         await opened.organization()
         yield opened
+        assert await wrong_moves(db) == []
