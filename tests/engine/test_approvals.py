@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from zaia_cli.core.chat import ToolSpec
 from zaia_cli.core.errors import RefusedError
 from zaia_cli.engine import people
 from zaia_cli.engine.approvals import decide
+from zaia_cli.engine.worker import Worker
 
 ORG = "loja-a"
 
@@ -112,3 +114,57 @@ async def test_a_person_who_takes_over_ends_the_wait(world: World, refund: Refun
         await decide(world.db, ORG, await world.one("SELECT id FROM approvals"), approved=True, by="ana", why="")
     await world.work()
     assert refund.orders == []
+
+
+async def test_an_urgent_message_during_the_wait_raises_the_class_and_alerts(world: World) -> None:
+    tool = Refund()
+    world.tools[tool.name] = tool
+    await world.organization(priority_rules=[RULE | {"when": {"keywords": ["procon"]}}])
+    world.script(SCRIPT)
+    await world.say("quero meu reembolso")
+    await world.work()
+    assert await world.one("SELECT class FROM work_items") == "standard"
+    await world.say("vou ao Procon!")
+    row = (await world.rows("SELECT class, class_rule, state FROM work_items"))[0]
+    assert row == {"class": "urgent", "class_rule": "dinheiro do cliente (financeiro)", "state": "waiting_approval"}
+    assert await world.one("SELECT recipient FROM alerts WHERE kind = 'urgent'") == "supervisora"
+    await decide(world.db, ORG, await world.one("SELECT id FROM approvals"), approved=True, by="ana", why="")
+    assert await world.one("SELECT band FROM hot") == 0
+    await world.work()
+    assert tool.orders == ["10"]
+
+
+async def test_cancelling_what_waits_names_the_person_and_answers_what_came_during_the_turn(world: World) -> None:
+    tool = Refund()
+    world.tools[tool.name] = tool
+    await world.organization()
+    world.script(SCRIPT.replace('args = { order = "10" }', 'args = { order = "10" }\ndelay_s = 0.4'))
+    await world.say("quero meu reembolso")
+    async with world.running(Worker(world.parts())):
+        await world.until("SELECT state FROM work_items", "processing")
+        await world.say("que horas abrem?")
+        await world.until("SELECT count(*) FROM approvals", 1)
+    await world.say("alguém?")
+    parked = await world.one("SELECT id FROM work_items WHERE state = 'waiting_approval'")
+    world.script("[[rules]]\ntext = 'Abrimos às 9h.'\n")
+    await people.cancel(world.db, ORG, parked, by="ana", why="engano")
+    assert await world.rows("SELECT state, decided_by FROM approvals") == [{"state": "rejected", "decided_by": "ana"}]
+    await world.work()
+    assert world.sent() == ["Abrimos às 9h."]
+    assert tool.orders == []
+    states = [row["state"] for row in await world.rows("SELECT state FROM work_items ORDER BY opened_at")]
+    assert states == ["cancelled", "completed"]
+    await world.is_quiet()
+
+
+async def test_two_people_who_decide_at_once_decide_once(world: World, refund: Refund) -> None:
+    approval = await world.one("SELECT id FROM approvals")
+    decisions = [
+        decide(world.db, ORG, approval, approved=approved, by=by, why="")
+        for approved, by in ((True, "ana"), (False, "bia"), (True, "caio"))
+    ]
+    done = await asyncio.gather(*decisions, return_exceptions=True)
+    assert sum(isinstance(result, RefusedError) for result in done) == 2
+    await world.work()
+    assert len(refund.orders) <= 1
+    assert len(world.sent()) == 1

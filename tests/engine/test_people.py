@@ -137,3 +137,68 @@ async def test_a_person_moves_an_item_to_another_class(world: World) -> None:
     await world.work()
     with pytest.raises(RefusedError):
         await people.prioritize(world.db, ORG, item_id, item_class="standard", by="ana", why="x")
+
+
+async def test_a_person_who_takes_what_waits_for_another_has_the_handoff(world: World) -> None:
+    world.script("[[rules]]\nstatus = 401\n")
+    await world.say("oi")
+    await world.work()
+    assert await world.one("SELECT assignee FROM handoffs") == "plantao"
+    await people.take(world.db, ORG, await conversation(world), by="ana", channels=world.channels)
+    assert await world.one("SELECT assignee FROM handoffs") == "ana"
+    assert await world.one("SELECT owner_name FROM hot") == "ana"
+    rows = await world.rows("SELECT from_state, to_state, by, actor FROM events WHERE entity = 'handoff'")
+    assert rows == [{"from_state": "plantao", "to_state": "ana", "by": "ana", "actor": "person"}]
+
+
+async def test_retry_cancel_and_priority_are_events_with_the_person_and_the_reason(world: World) -> None:
+    world.script("[[rules]]\nstatus = 401\n")
+    await world.say("oi")
+    await world.work()
+    item_id = await world.one("SELECT id FROM work_items")
+    await people.retry(world.db, ORG, item_id, by="ana")
+    await people.prioritize(world.db, ORG, item_id, item_class="urgent", by="bia", why="cliente parado")
+    await people.cancel(world.db, ORG, item_id, by="caio", why="engano")
+    rows = await world.rows(
+        "SELECT from_state, to_state, by, why FROM events WHERE actor = 'person' AND entity = 'item' ORDER BY id"
+    )
+    assert [tuple(row.values()) for row in rows] == [
+        ("needs_human", "pending", "ana", "tried again"),
+        ("standard", "urgent", "bia", "cliente parado"),
+        ("pending", "cancelled", "caio", "engano"),
+    ]
+    for refused in (
+        people.cancel(world.db, ORG, item_id, by="ana", why="x"),
+        people.retry(world.db, ORG, item_id, by="ana"),
+    ):
+        with pytest.raises(RefusedError):
+            await refused
+    with pytest.raises(NotFoundError):
+        await people.cancel(world.db, "loja-b", item_id, by="ana", why="x")
+
+
+async def test_what_a_person_resolves_counts_as_completed_by_that_person(world: World) -> None:
+    world.script("[[rules]]\nstatus = 401\n")
+    await world.say("oi")
+    await world.work()
+    await people.resolve(world.db, ORG, await conversation(world), by="ana")
+    row = (await world.rows("SELECT state, result FROM work_items"))[0]
+    assert (row["state"], row["result"]["by"]) == ("completed", "ana")
+    moves = await world.rows("SELECT by FROM events WHERE entity = 'item' AND to_state = 'completed'")
+    assert [move["by"] for move in moves] == ["ana"]
+
+
+async def test_cancelling_the_newer_request_does_not_drop_the_one_that_runs(world: World) -> None:
+    world.script("[[rules]]\nnth = 1\nstatus = 500\ndelay_s = 0.4\n[[rules]]\nnth = 2\nstatus = 500\n" + SLOW)
+    world.configure(recovery={"retry_delay_s": 0.1})
+    await world.say("um")
+    async with world.running(Worker(world.parts())):
+        await world.until("SELECT state FROM work_items", "processing")
+        await world.say("dois")
+        newer = await world.one("SELECT id FROM work_items WHERE state = 'pending'")
+        await people.cancel(world.db, ORG, newer, by="ana", why="engano")
+        await world.until("SELECT count(*) FROM work_items WHERE state = 'completed'", 1)
+    await world.work()
+    assert world.sent() == ["Recebi: um | dois"]
+    states = [row["state"] for row in await world.rows("SELECT state FROM work_items ORDER BY opened_at")]
+    assert states == ["completed", "cancelled"]

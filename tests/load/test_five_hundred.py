@@ -4,23 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import random
 import signal
-import subprocess
-import sys
 import time
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from shutil import copytree
 from typing import Any
 
 import pytest
 
-from tests.engine.world import ACCOUNT, ECHO_SCRIPT, ROOT, SECRET, World, message, open_world, whatsapp
+from tests.cli.processes import started
+from tests.engine.workspace import WorkerWorkspace
+from tests.engine.world import ACCOUNT, SECRET, World, message, open_world, whatsapp
 from zaia_cli.store.database import Database
 
 CONVERSATIONS = 500
@@ -80,33 +76,6 @@ def malformed(number: int) -> dict[str, Any]:
     return whatsapp([broken])
 
 
-@contextmanager
-def worker_process(workspace: Path, dsn: str) -> Iterator[subprocess.Popen[str]]:
-    environment = {
-        **os.environ,
-        "PYTHONPATH": str(ROOT),
-        "ZAIA_DATABASE_URL": dsn,
-        "ZAIA_WORKSPACE": str(workspace),
-        "ZAIA_QUEUE__CONCURRENCY": "20",
-        "ZAIA_QUEUE__POLL_S": "0.2",
-    }
-    command = [sys.executable, "-m", "zaia_cli", "run-worker", "--json"]
-    process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    try:
-        yield process
-    finally:
-        process.kill()
-        process.wait()
-
-
-def make_workspace(folder: Path) -> Path:
-    (folder / "fixtures" / "scripts").mkdir(parents=True)
-    (folder / "fixtures" / "scripts" / "test.toml").write_text(ECHO_SCRIPT, encoding="utf-8")
-    copytree(ROOT / "prompts", folder / "prompts")
-    (folder / "zaia.toml").write_text("", encoding="utf-8")
-    return folder
-
-
 async def deliver_all(world: World, talks: list[Talk], chance: random.Random) -> tuple[int, int]:
     """Deliver every burst, a tenth of the webhooks twice, malformed ones between; returns repeats and malformed."""
     slots = asyncio.Semaphore(AT_ONCE)
@@ -146,12 +115,12 @@ async def test_every_burst_of_five_hundred_conversations_is_answered_once(
     monkeypatch.setenv("ZAIA_TEST_VERIFY", "v")
     chance = random.Random(SEED)
     talks = make_talks(chance)
-    workspace = make_workspace(tmp_path / "workspace")
+    workspace = WorkerWorkspace(tmp_path / "workspace", dsn)
     async with open_world(db, tmp_path) as world:
         world.configure(turn={"coalesce_s": 2.5, "coalesce_max_s": 20})
         world.graph.statuses = ["sent", "delivered", "read"]
         await world.organization()
-        with worker_process(workspace, dsn) as one, worker_process(workspace, dsn) as two:
+        with workspace.worker() as one, workspace.worker() as two:
             repeats, broken = await deliver_all(world, talks, chance)
             items = "SELECT count(*) FROM work_items WHERE state = 'completed'"
             await world.until(items, CONVERSATIONS, limit_s=90)
@@ -174,19 +143,16 @@ async def test_every_burst_of_five_hundred_conversations_is_answered_once(
         assert all(summary["turns"] > 0 for summary in summaries)
         assert sum(summary["turns"] for summary in summaries) == CONVERSATIONS
         await world.is_quiet()
-        stats = await queue_stats(workspace, dsn)
+        stats = await queue_stats(workspace)
         assert stats["rejected_inputs"] == broken
         assert stats["duplicate_inputs"] == repeats
         assert stats["completed"] == CONVERSATIONS == sum(stats["replies"].values())
         assert sum(stats[name] for name in ("pending", "processing", "failed", "needs_human", "cancelled")) == 0
 
 
-async def queue_stats(workspace: Path, dsn: str) -> dict[str, Any]:
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "ZAIA_DATABASE_URL": dsn, "ZAIA_WORKSPACE": str(workspace)}
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "zaia_cli", "queue", "stats", "--json", env=environment, stdout=asyncio.subprocess.PIPE
-    )
-    output, _ = await process.communicate()
+async def queue_stats(workspace: WorkerWorkspace) -> dict[str, Any]:
+    with started("queue", "stats", "--json", env=workspace.environment) as process:
+        output, _ = await asyncio.to_thread(process.communicate)
     assert process.returncode == 0
     stats: dict[str, Any] = json.loads(output)
     return stats

@@ -11,6 +11,7 @@ import signal
 import stat
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -388,3 +389,21 @@ def test_binaries_of_postgres_15_without_pgvector_serve_as_well(folder: Path, mo
         with psycopg.connect(dsn) as connection:
             assert connection.info.server_version // 10000 == 15
     assert embedded_dsn(folder) is None
+
+
+def test_a_server_killed_under_its_users_comes_back_by_itself(folder: Path) -> None:
+    with embedded_server(folder) as dsn:
+        with psycopg.connect(dsn) as connection:
+            row = connection.execute("SELECT pg_read_file('postmaster.pid')").fetchone()
+        assert row is not None
+        os.kill(int(row[0].split()[0]), signal.SIGKILL)
+        give_up = time.monotonic() + 20
+        while True:
+            try:
+                with psycopg.connect(dsn) as connection:
+                    assert connection.execute("SELECT 1").fetchone() == (1,)
+                break
+            except psycopg.OperationalError:
+                assert time.monotonic() < give_up
+                time.sleep(0.05)
+    assert find_processes(folder, b"postgres") == []

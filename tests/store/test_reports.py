@@ -497,7 +497,16 @@ async def test_an_absorbed_reference_leads_to_the_item_that_goes_on(db: Database
 
 
 @pytest.mark.parametrize(
-    "ref", ["ZA-ZZZZ9999", "wamid.none", "whatsapp:5500", "01890a5d-ac96-774b-bcce-b302099a8057", "fax:1", "", "01890a5d-ac96-774b-bcce"]
+    "ref",
+    [
+        "ZA-ZZZZ9999",
+        "wamid.none",
+        "whatsapp:5500",
+        "01890a5d-ac96-774b-bcce-b302099a8057",
+        "fax:1",
+        "",
+        "01890a5d-ac96-774b-bcce",
+    ],
 )
 async def test_what_is_not_there_is_not_found_with_a_hint(db: Database, story: UUID, ref: str) -> None:
     with pytest.raises(NotFoundError) as missing:

@@ -75,8 +75,18 @@ ITEM_TRANSITIONS: tuple[Transition, ...] = (
     _move(
         "pending", "cancelled", "person channel worker scheduler", "taken by a person, revoked, absorbed or cancelled"
     ),
-    _move("processing", "cancelled", "person channel", "taken by a person or cancelled"),
-    _move("waiting_approval", "cancelled", "person channel", "taken by a person or cancelled"),
+    _move(
+        "processing",
+        "cancelled",
+        "person channel worker scheduler",
+        "taken by a person, cancelled, every message taken back, or an earlier reply failed",
+    ),
+    _move(
+        "waiting_approval",
+        "cancelled",
+        "person channel worker scheduler",
+        "taken by a person, cancelled, or an earlier reply failed",
+    ),
     _move("needs_human", "pending", "person", "tried again"),
     _move("failed", "pending", "person", "tried again"),
     _move("needs_human", "completed", "person", "resolved by a person"),

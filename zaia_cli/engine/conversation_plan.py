@@ -29,6 +29,7 @@ class Changes:
 
     messages: list[Row] = field(default_factory=list)
     revised: list[Row] = field(default_factory=list)
+    stale_steps: list[Row] = field(default_factory=list)
     new_items: list[Row] = field(default_factory=list)
     extended_items: list[Row] = field(default_factory=list)
     cancelled_items: list[Row] = field(default_factory=list)
@@ -161,47 +162,47 @@ class ConversationPlan:
         decision = decide_class(
             self.settings.get("priority_rules") or (), channel=message.channel, text=text, fields=message.fields
         )
-        if self.held is not None and self.held["state"] == "waiting_approval":
-            self.held["last_seq"] = self.head["seq"]
-            self.held["touched"] = True
-            return self.held
+        # During an approval everything joins what waits: nobody can ask for the same thing under another number.
+        is_parked = self.held is not None and self.held["state"] == "waiting_approval"
+        item = self.held if is_parked else self.pending
         source = message.provider_id
-        if self.pending is None:
-            self.pending = self._open(message, decision, source, request_key)
+        if item is None:
+            item = self.pending = self._open(message, decision, source, request_key)
             self.is_new_item = True
         else:
-            current = ClassDecision(self.pending["class"], self.pending["class_rule"])
-            chosen = higher(current, decision)
-            if chosen is not current and not self.is_new_item:
-                out.events.append(
-                    self._event(
-                        "item",
-                        self.pending["id"],
-                        current.item_class,
-                        chosen.item_class,
-                        "class raised: " + chosen.rule,
-                    )
-                )
-            self.pending.update({"class": chosen.item_class, "class_rule": chosen.rule})
-            self.pending["touched"] = True
-        self.pending["last_seq"] = self.head["seq"]
-        self.pending["source_message"] = source or self.pending.get("source_message")
-        self.postpone()
+            self._join(item, decision, out)
+        item["last_seq"] = self.head["seq"]
+        item["source_message"] = source or item.get("source_message")
+        if not is_parked:
+            self.postpone()
         if decision.item_class == "urgent":
             out.alerts.append(
                 {
                     "organization_id": self.organization_id,
                     "kind": "urgent",
-                    "dedupe_key": str(self.pending["id"]),
-                    "message": f"urgent request {self.pending['reference']}: {decision.rule}",
+                    "dedupe_key": str(item["id"]),
+                    "message": f"urgent request {item['reference']}: {decision.rule}",
                     "recipient": decision.alert,
-                    "data": {"reference": self.pending["reference"], "conversation": str(self.id)},
+                    "data": {"reference": item["reference"], "conversation": str(self.id)},
                 }
             )
-        return self.pending
+        return item
+
+    def _join(self, item: Row, decision: ClassDecision, out: Changes) -> None:
+        current = ClassDecision(item["class"], item["class_rule"])
+        chosen = higher(current, decision)
+        if chosen is not current and not self.is_new_item:
+            why = "class raised: " + chosen.rule
+            out.events.append(self._event("item", item["id"], current.item_class, chosen.item_class, why))
+        item.update({"class": chosen.item_class, "class_rule": chosen.rule, "touched": True})
+        promised = self._promised(chosen.item_class, item["opened_at"])
+        item["deadline_at"] = min(filter(None, (item.get("deadline_at"), promised)), default=None)
+
+    def _promised(self, item_class: str, opened_at: datetime) -> datetime | None:
+        within_s = getattr(self.config.queue.reply_within_s, item_class, 0.0)
+        return opened_at + timedelta(seconds=within_s) if within_s else None
 
     def _open(self, message: Message, decision: ClassDecision, source: str | None, request_key: str | None) -> Row:
-        within = getattr(self.config.queue.reply_within_s, decision.item_class, 0.0)
         ack_after_s = float(self.settings.get("ack_after_s") or 0)
         has_late_ack = bool(self.settings.get("ack_message")) and ack_after_s > 0
         return {
@@ -218,7 +219,7 @@ class ConversationPlan:
             "source_message": source,
             "first_seq": self.head["seq"],
             "opened_at": self.now,
-            "deadline_at": self.now + timedelta(seconds=within) if within else None,
+            "deadline_at": self._promised(decision.item_class, self.now),
             "ack_at": self.now + timedelta(seconds=ack_after_s) if has_late_ack else None,
             "trace_id": self.trace_id,
         }
@@ -304,7 +305,7 @@ class ConversationPlan:
         )
 
     def _extension(self, item: Row) -> Row:
-        keys = ("id", "last_seq", "class", "class_rule", "due_at", "source_message")
+        keys = ("id", "last_seq", "class", "class_rule", "due_at", "deadline_at", "source_message")
         return {"organization_id": self.organization_id, **{key: item.get(key) for key in keys}}
 
     def _hot_row(self) -> Row:

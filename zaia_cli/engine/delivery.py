@@ -99,9 +99,11 @@ class Delivery:
     async def _deliver(self, row: Row, sends_before: float) -> None:
         result = await self._send(row, sends_before)
         outcome = self._outcome(row, result)
+        if result.error_class == "human" or result.error_class in _GATE_CLASSES:
+            await self._close_gate(row, result)  # before the part waits again: another send would slip through
         written = await self._write(row, outcome)
         if written is not None:
-            await self._follow_up(row, written, result)
+            await self._follow_up(row, written)
 
     async def _send(self, row: Row, sends_before: float) -> SendResult:
         account = send_account(row)
@@ -155,7 +157,7 @@ class Delivery:
     async def _write(self, row: Row, outcome: dict[str, Any]) -> Row | None:
         return await self._committer.run("outbox.finish", f"{row['reply_id']}:{row['n']}", outcome)
 
-    async def _follow_up(self, row: Row, written: Row, result: SendResult) -> None:
+    async def _follow_up(self, row: Row, written: Row) -> None:
         organization_id = row["organization_id"]
         if written["has_statuses"]:
 
@@ -164,8 +166,6 @@ class Delivery:
                 await apply_statuses(session, self._parts.channels, organization_id, ids)
 
             await self._parts.db.with_retries(late_statuses)
-        if result.error_class == "human" or result.error_class in _GATE_CLASSES:
-            await self._close_gate(row, result)
         if written["asked"] == "failed":
 
             async def failed(session: Session) -> None:

@@ -82,9 +82,6 @@ class TurnEnding:
             rows = await session.run("turn.fence", **self._where(claim), token=claim["token"])
             if not rows:
                 raise LeaseLostError("somebody else has the conversation now")
-            await session.run(
-                "turn.supersede_finals", organization_id=claim["organization_id"], item_id=claim["item_id"]
-            )
             await self._end_attempt(
                 session, claim, "yielded", {"code": "revised", "message": "what was read has changed"}
             )

@@ -33,7 +33,7 @@ async def part_failed(
         by: Their name.
     """
     organization_id = part["organization_id"]
-    await session.run("outbox.cancel_after_failure", [dict(part)])
+    await session.run("outbox.cancel_after_failure", [dict(part)], actor=actor, by=by)
     message = (part["error"] or {}).get("message") or "the channel refused it"
     if part["kind"] in _SILENT_KINDS:
         return

@@ -323,6 +323,7 @@ class Intake:
             ("intake.cancel_items", changes.cancelled_items),
             ("intake.insert_messages", changes.messages),
             ("intake.revise_messages", changes.revised),
+            ("intake.supersede_finals", changes.stale_steps),
             ("intake.insert_changes", changes.changes),
             ("intake.touch_conversations", changes.touched),
             ("events.insert", changes.events),

@@ -30,7 +30,7 @@ def edit(plan: ConversationPlan, edit: MessageEdit, out: Changes) -> None:
     is_unanswered = target["seq"] > plan.head["done_until"]
     if is_unanswered:
         target["text"] = edit.text
-        _mark_changed(plan)
+        _mark_changed(plan, out)
     else:
         _note(plan, f"[o cliente editou uma mensagem anterior para: {edit.text}]", "edit", edit, out)
     _save_text(plan, target, out)
@@ -48,7 +48,7 @@ def revoke(plan: ConversationPlan, revoke: MessageRevoke, out: Changes) -> None:
     plan.live.pop(target["id"], None)
     _save_text(plan, target, out)
     if target["seq"] > plan.head["done_until"]:
-        _mark_changed(plan)
+        _mark_changed(plan, out)
         if not plan.live and not plan.is_leased:
             plan.head["done_until"] = plan.head["last_in"]
             _cancel_pending(plan, "every message was deleted by the customer", out)
@@ -60,10 +60,11 @@ def reaction(plan: ConversationPlan, reaction: Reaction, out: Changes) -> None:
     _note(plan, shown, "reaction", reaction, out, reply_to=reaction.target_id)
 
 
-def _mark_changed(plan: ConversationPlan) -> None:
+def _mark_changed(plan: ConversationPlan, out: Changes) -> None:
     if plan.is_leased:
         plan.head["revised"] = True
     elif plan.pending is not None:
+        out.stale_steps.append({"organization_id": plan.organization_id, "item_id": plan.pending["id"]})
         plan.pending["touched"] = True
         plan.postpone()
 

@@ -35,8 +35,11 @@ async def take(
 
     async def work(session: Session) -> dict[str, Any]:
         head = await lock_conversation(session, org, conversation_id)
+        where = {"organization_id": org, "conversation_id": conversation_id}
         taken = Handover("taken by a person", "person", by, assignee=by, tell_customer=False)
-        await hand_over(session, channels or {}, org, head, taken)
+        if await hand_over(session, channels or {}, org, head, taken) is None:
+            await session.run("lanes.reassign_handoff", **where, assignee=by)
+            await session.run("events.insert", [_assigned(org, conversation_id, head["owner_name"], by, by, "taken")])
         return {"conversation": str(conversation_id), "owner": "human", "assignee": by}
 
     return await db.with_retries(work)
@@ -55,18 +58,9 @@ async def assign(db: Database, org: str, conversation_id: UUID, *, assignee: str
         if not await session.run("lanes.reassign_handoff", **where, assignee=assignee):
             raise RefusedError("the conversation has no open handoff", hint="zaia human list")
         await session.run("lanes.rename_owner", **where, name=assignee)
-        row = event(
-            org,
-            conversation_id,
-            entity="handoff",
-            entity_id=conversation_id,
-            source=head["owner_name"],
-            target=assignee,
-            actor="person",
-            by=by,
-            why="assigned",
+        await session.run(
+            "events.insert", [_assigned(org, conversation_id, head["owner_name"], assignee, by, "assigned")]
         )
-        await session.run("events.insert", [row])
         return {"conversation": str(conversation_id), "assignee": assignee}
 
     return await db.with_retries(work)
@@ -233,7 +227,7 @@ async def cancel(db: Database, org: str, item_id: UUID, *, by: str, why: str) ->
         if item["state"] not in ("pending", "processing", "waiting_approval"):
             raise RefusedError(f"{item['reference']} is {item['state']}; only open items can be cancelled")
         is_held = item["state"] != "pending"
-        await session.run("people.cancel_item", organization_id=org, item_id=item_id, held=is_held)
+        await session.run("people.cancel_item", organization_id=org, item_id=item_id, held=is_held, by=by)
         row = _item_event(org, item["conversation_id"], item_id, item["state"], "cancelled", by, why)
         await session.run("events.insert", [row])
         return {"reference": item["reference"], "state": "cancelled"}
@@ -291,6 +285,20 @@ def _item_event(
         by=by,
         why=why,
         item_id=item_id,
+    )
+
+
+def _assigned(org: str, conversation_id: UUID, before: str, assignee: str, by: str, why: str) -> dict[str, Any]:
+    return event(
+        org,
+        conversation_id,
+        entity="handoff",
+        entity_id=conversation_id,
+        source=before,
+        target=assignee,
+        actor="person",
+        by=by,
+        why=why,
     )
 
 

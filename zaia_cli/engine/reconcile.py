@@ -44,7 +44,12 @@ async def _settle(db: Database, part: str, state: str, by: str, why: str) -> dic
         if not found:
             raise NotFoundError(f"no reply part {part}", hint="zaia reconcile")
         organization_id = found[0]["organization_id"]
-        await lock_conversation(session, organization_id, found[0]["conversation_id"])
+        head = await lock_conversation(session, organization_id, found[0]["conversation_id"])
+        if state == "pending" and found[0]["kind"] == "answer" and head["owner"] == "human":
+            raise RefusedError(
+                f"{head['owner_name']} has the conversation; the agent's answer is not sent any more",
+                hint="zaia human reply, or zaia human resolve --return-to-agent first",
+            )
         moved = await session.run(
             "outbox.settle",
             organization_id=organization_id,

@@ -160,13 +160,15 @@ class Scheduler:
 
     async def _expire_parts(self) -> None:
         await self._parts.db.run("scheduler.owned_by_people", worker=self._parts.worker)
-        await self._parts.db.run("scheduler.behind_failed")
+        await self._parts.db.run("scheduler.behind_failed", worker=self._parts.worker)
         for row in await self._parts.db.run("scheduler.unsendable", window_s=_WINDOW_S):
 
             async def work(session: Session, row: Row = row) -> None:
                 await lock_conversation(session, row["organization_id"], row["conversation_id"])
                 keys = ("organization_id", "reply_id", "n")
-                failed = await session.run("scheduler.fail_unsendable", **{key: row[key] for key in keys})
+                failed = await session.run(
+                    "scheduler.fail_unsendable", **{key: row[key] for key in keys}, worker=self._parts.worker
+                )
                 if failed:
                     part = failed[0] | {"kind": row["kind"]}
                     await part_failed(session, self._parts.channels, part, actor="scheduler", by=self._parts.worker)

@@ -100,7 +100,8 @@ class TurnJob:
     async def _run(self, claim: Row, claimed_at: float) -> None:
         loaded = await self._load(claim)
         read_until = loaded.history.read_until
-        if loaded.history.unanswered_count == 0 and not loaded.steps:
+        has_acted = any(tool.side_effect for step in loaded.steps for tool in step.tools.values())
+        if loaded.history.unanswered_count == 0 and not has_acted:
             await self._ending.nothing_left(claim, read_until)
             return
         prompt = self._render(claim, loaded.departments)

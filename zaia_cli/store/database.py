@@ -234,7 +234,6 @@ class Database:
                 await asyncio.sleep(wait_s)
                 wait_s = min(wait_s * 2, _RECONNECT_MAX_S)
 
-
     @asynccontextmanager
     async def _connection(self, timeout_s: float = _POOL_TIMEOUT_S) -> AsyncIterator[Connection]:
         """Lend a connection that was alive a moment ago; the pool's own check would wait a second after a dead one."""

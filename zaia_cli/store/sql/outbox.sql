@@ -77,6 +77,10 @@ WITH outcome AS MATERIALIZED (
   WHERE d.organization_id = o.organization_id AND d.reply_id = o.reply_id AND d.part = o.n AND d.n = o.delivery
     AND (d.outcome IS NULL OR d.outcome = 'unknown')
   RETURNING d.organization_id, d.reply_id, d.part, d.n
+), before AS MATERIALIZED (
+  SELECT p.organization_id, p.reply_id, p.n, p.state FROM outcome o
+  JOIN parts p ON p.organization_id = o.organization_id AND p.reply_id = o.reply_id AND p.n = o.n
+  ORDER BY p.position FOR UPDATE OF p
 ), moved AS (
   UPDATE parts p SET
     state = CASE WHEN p.state IN ('sent', 'delivered', 'read') THEN p.state ELSE o.state END,
@@ -91,15 +95,16 @@ WITH outcome AS MATERIALIZED (
     updated_at = now()
   FROM outcome o
   JOIN closed d ON d.organization_id = o.organization_id AND d.reply_id = o.reply_id AND d.part = o.n AND d.n = o.delivery
+  JOIN before b ON b.organization_id = o.organization_id AND b.reply_id = o.reply_id AND b.n = o.n
   WHERE p.organization_id = o.organization_id AND p.reply_id = o.reply_id AND p.n = o.n
     AND (p.state = 'sending' OR (p.state IN ('unknown', 'sent', 'delivered', 'read') AND o.state = 'accepted'))
   RETURNING p.organization_id, p.reply_id, p.n, p.conversation_id, p.state, p.provider_message_id, o.state AS asked,
-    o.error, o.outcome
+    o.error, o.outcome, b.state AS before
 ), logged AS (
   INSERT INTO events (organization_id, conversation_id, entity, entity_id, from_state, to_state, actor, by, why)
-  SELECT m.organization_id, m.conversation_id, 'part', m.reply_id || ':' || m.n, 'sending', m.asked, 'worker', %(worker)s,
+  SELECT m.organization_id, m.conversation_id, 'part', m.reply_id || ':' || m.n, m.before, m.state, 'worker', %(worker)s,
     coalesce(m.error->>'message', m.outcome)
-  FROM moved m
+  FROM moved m WHERE m.state <> m.before
 )
 SELECT m.reply_id || ':' || m.n AS key, m.organization_id, m.reply_id, m.n, m.conversation_id, m.state, m.asked,
   m.provider_message_id, m.error, c.channel, c.account,
@@ -194,10 +199,15 @@ JOIN conversations v ON v.organization_id = c.organization_id AND v.id = c.conve
 
 -- name: cancel_after_failure
 -- A failed part cancels what follows it in the same reply.
-UPDATE parts p SET state = 'cancelled', updated_at = now()
-FROM jsonb_to_recordset(%(rows)s) AS r(organization_id text, reply_id uuid, n int)
-WHERE p.organization_id = r.organization_id AND p.reply_id = r.reply_id AND p.n > r.n AND p.state = 'pending'
-RETURNING p.organization_id, p.conversation_id, p.reply_id, p.n
+WITH gone AS (
+  UPDATE parts p SET state = 'cancelled', updated_at = now()
+  FROM jsonb_to_recordset(%(rows)s) AS r(organization_id text, reply_id uuid, n int)
+  WHERE p.organization_id = r.organization_id AND p.reply_id = r.reply_id AND p.n > r.n AND p.state = 'pending'
+  RETURNING p.organization_id, p.conversation_id, p.reply_id, p.n
+)
+INSERT INTO events (organization_id, conversation_id, entity, entity_id, from_state, to_state, actor, by, why)
+SELECT organization_id, conversation_id, 'part', reply_id || ':' || n, 'pending', 'cancelled', %(actor)s, %(by)s,
+  'an earlier part failed' FROM gone
 
 -- name: part_of_echo
 -- Whether an echo is a part of ours, already known by its provider id.
@@ -242,7 +252,7 @@ DELETE FROM held_echoes WHERE organization_id = %(organization_id)s AND channel 
 WITH before AS MATERIALIZED (
   SELECT p.organization_id, p.reply_id, p.n, p.state, p.conversation_id FROM parts p
   WHERE p.organization_id = %(organization_id)s AND p.reply_id = %(reply_id)s AND p.n = %(n)s
-    AND p.state IN ('unknown', 'failed', 'sending') FOR UPDATE
+    AND p.state IN ('unknown', 'failed') FOR UPDATE
 ), moved AS (
   UPDATE parts p SET state = %(state)s, provider_message_id = coalesce(%(provider_message_id)s, p.provider_message_id),
     accepted_at = CASE WHEN %(state)s = 'accepted' THEN now() ELSE p.accepted_at END,

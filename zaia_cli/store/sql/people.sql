@@ -29,22 +29,32 @@ WHERE organization_id = %(organization_id)s AND id = %(item_id)s
 UPDATE work_items SET attempts = 0, yields = 0 WHERE organization_id = %(organization_id)s AND id = %(item_id)s
 
 -- name: cancel_item
--- The lease goes too; what the item would have answered counts as done.
+-- The lease goes too; what the item would have answered counts as done, and another item of the conversation goes on.
 WITH item AS (
   UPDATE work_items i SET state = 'cancelled', due_at = NULL, updated_at = now()
   WHERE i.organization_id = %(organization_id)s AND i.id = %(item_id)s
-  RETURNING i.organization_id, i.conversation_id, i.id, i.last_seq
+  RETURNING i.organization_id, i.conversation_id, i.id, i.first_seq, i.last_seq
+), other AS (
+  SELECT w.state, w.first_seq, w.due_at FROM item i
+  JOIN work_items w ON w.organization_id = i.organization_id AND w.conversation_id = i.conversation_id AND w.id <> i.id
+    AND w.state IN ('pending', 'processing', 'waiting_approval')
+), unasked AS (
+  UPDATE messages m SET starts_turn = false FROM item i
+  WHERE m.organization_id = i.organization_id AND m.conversation_id = i.conversation_id
+    AND m.seq BETWEEN i.first_seq AND i.last_seq AND EXISTS (SELECT FROM other WHERE state <> 'pending')
 ), closed AS (
   UPDATE attempts a SET state = 'cancelled', ended_at = now() FROM item i
   WHERE a.organization_id = i.organization_id AND a.item_id = i.id AND a.state = 'running'
 ), undecided AS (
-  UPDATE approvals p SET state = 'rejected', decided_at = now(), why = 'the request was cancelled' FROM item i
+  UPDATE approvals p SET state = 'rejected', decided_at = now(), decided_by = %(by)s, why = 'the request was cancelled' FROM item i
   WHERE p.organization_id = i.organization_id AND p.item_id = i.id AND p.state = 'waiting'
 )
 UPDATE hot h SET token = CASE WHEN %(held)s THEN NULL ELSE h.token END,
   lease_holder = CASE WHEN %(held)s THEN NULL ELSE h.lease_holder END,
   lease_until = CASE WHEN %(held)s THEN NULL ELSE h.lease_until END,
-  done_until = greatest(h.done_until, i.last_seq), due_at = CASE WHEN h.last_in > i.last_seq THEN h.due_at END
+  done_until = CASE WHEN EXISTS (SELECT FROM other WHERE state <> 'pending') THEN h.done_until
+    ELSE greatest(h.done_until, least(i.last_seq, (SELECT first_seq - 1 FROM other WHERE state = 'pending'))) END,
+  due_at = (SELECT due_at FROM other WHERE state = 'pending')
 FROM item i WHERE h.organization_id = i.organization_id AND h.conversation_id = i.conversation_id
 
 -- name: prioritize
@@ -57,7 +67,9 @@ UPDATE hot h SET band = %(band)s FROM item i
 WHERE h.organization_id = i.organization_id AND h.conversation_id = i.conversation_id
 
 -- name: find_part
-SELECT organization_id, conversation_id, state FROM parts WHERE reply_id = %(reply_id)s AND n = %(n)s
+SELECT p.organization_id, p.conversation_id, p.state, r.kind FROM parts p
+JOIN replies r ON r.organization_id = p.organization_id AND r.id = p.reply_id
+WHERE p.reply_id = %(reply_id)s AND p.n = %(n)s
 
 -- name: open_sends
 SELECT p.organization_id, p.conversation_id, p.reply_id || ':' || p.n AS part, p.state, p.error, left(p.text, 120) AS text,

@@ -144,17 +144,30 @@ WHERE p.state = 'pending' AND c.channel IN ('whatsapp', 'instagram')
 LIMIT 100
 
 -- name: fail_unsendable
-UPDATE parts p SET state = 'failed', failed_at = now(), updated_at = now(),
-  error = '{"code": "window_closed", "class": "terminal_window", "message": "the 24-hour window is closed"}'
-WHERE p.organization_id = %(organization_id)s AND p.reply_id = %(reply_id)s AND p.n = %(n)s AND p.state = 'pending'
-RETURNING p.organization_id, p.reply_id, p.n, p.conversation_id, p.error
+WITH failed AS (
+  UPDATE parts p SET state = 'failed', failed_at = now(), updated_at = now(),
+    error = '{"code": "window_closed", "class": "terminal_window", "message": "the 24-hour window is closed"}'
+  WHERE p.organization_id = %(organization_id)s AND p.reply_id = %(reply_id)s AND p.n = %(n)s AND p.state = 'pending'
+  RETURNING p.organization_id, p.reply_id, p.n, p.conversation_id, p.error
+), logged AS (
+  INSERT INTO events (organization_id, conversation_id, entity, entity_id, from_state, to_state, actor, by, why)
+  SELECT organization_id, conversation_id, 'part', reply_id || ':' || n, 'pending', 'failed', 'scheduler', %(worker)s,
+    error->>'message' FROM failed
+)
+SELECT organization_id, reply_id, n, conversation_id, error FROM failed
 
 -- name: behind_failed
 -- What follows a failed part is not sent, also when the process that saw the failure died before it could cancel.
-UPDATE parts p SET state = 'cancelled', updated_at = now()
-FROM parts f
-WHERE p.state = 'pending' AND f.organization_id = p.organization_id AND f.reply_id = p.reply_id AND f.n < p.n
-  AND f.state IN ('failed', 'cancelled')
+WITH gone AS (
+  UPDATE parts p SET state = 'cancelled', updated_at = now()
+  FROM parts f
+  WHERE p.state = 'pending' AND f.organization_id = p.organization_id AND f.reply_id = p.reply_id AND f.n < p.n
+    AND f.state IN ('failed', 'cancelled')
+  RETURNING p.organization_id, p.conversation_id, p.reply_id, p.n
+)
+INSERT INTO events (organization_id, conversation_id, entity, entity_id, from_state, to_state, actor, by, why)
+SELECT organization_id, conversation_id, 'part', reply_id || ':' || n, 'pending', 'cancelled', 'scheduler', %(worker)s,
+  'an earlier part failed' FROM gone
 
 -- name: owned_by_people
 -- Answers of the agent that came back to pending after a person took over.

@@ -254,7 +254,7 @@ WITH newer AS (
 SELECT id, reference, class, class_rule, last_seq, source_message FROM newer
 
 -- name: return_to_pending
--- Give an item back: the lease goes, the item waits.
+-- Give an item back: the lease goes, the item waits. After an edit or revoke, stored final answers answer nothing any more.
 WITH item AS (
   UPDATE work_items i SET state = 'pending', due_at = now() + make_interval(secs => %(wait_s)s), error = %(error)s,
     class = coalesce(%(item_class)s, i.class), class_rule = coalesce(%(class_rule)s, i.class_rule),
@@ -263,6 +263,10 @@ WITH item AS (
     yields = i.yields + CASE WHEN %(counts)s THEN 0 ELSE 1 END, updated_at = now()
   WHERE i.organization_id = %(organization_id)s AND i.id = %(item_id)s AND i.state IN ('processing', 'waiting_approval', 'needs_human', 'failed')
   RETURNING i.organization_id, i.conversation_id, i.id, i.due_at, i.class, i.trace_id
+), stale AS (
+  UPDATE steps s SET superseded = true FROM item i
+  JOIN hot h ON h.organization_id = i.organization_id AND h.conversation_id = i.conversation_id AND h.revised
+  WHERE s.organization_id = i.organization_id AND s.item_id = i.id AND jsonb_array_length(s.answer->'tool_calls') = 0
 ), freed AS (
   UPDATE hot h SET token = NULL, lease_holder = NULL, lease_until = NULL, revised = false, due_at = i.due_at,
     band = CASE i.class WHEN 'urgent' THEN 0 WHEN 'standard' THEN 1 ELSE 2 END
@@ -288,11 +292,6 @@ WITH item AS (
   SELECT organization_id, conversation_id, id, 'item', id::text, 'processing', 'waiting_approval', 'worker', %(by)s, %(why)s, trace_id FROM item
 )
 SELECT id FROM item
-
--- name: supersede_finals
--- After an edit or revoke: stored final answers no longer answer what was asked.
-UPDATE steps SET superseded = true
-WHERE organization_id = %(organization_id)s AND item_id = %(item_id)s AND jsonb_array_length(answer->'tool_calls') = 0
 
 -- name: nothing_left
 -- Every message of the item was taken back: it is cancelled and the conversation has nothing due.
