@@ -170,3 +170,83 @@ async def test_a_batch_of_a_thousand_messages_is_taken_in(world: World) -> None:
     assert await world.post(whatsapp(messages)) == 200
     assert await world.one("SELECT count(*) FROM messages") == 1000
     assert await world.one("SELECT count(*) FROM work_items") == 100
+
+
+async def test_an_account_of_no_company_is_rejected_and_harms_no_neighbour(world: World) -> None:
+    unknown = whatsapp([message("oi", "wamid.X")], account="999999999999999")
+    mixed = whatsapp([message("oi", "wamid.Y")])
+    mixed["entry"] += unknown["entry"]
+    assert await world.post(mixed) == 200
+    rows = await world.rows("SELECT organization_id, account, reason FROM rejected_inputs")
+    assert rows == [
+        {
+            "organization_id": None,
+            "account": "999999999999999",
+            "reason": "no organization has this account",
+        }
+    ]
+    assert await world.one("SELECT provider_id FROM messages") == "wamid.Y"
+
+
+async def test_a_repeat_of_a_finished_request_is_told_its_number(world: World) -> None:
+    await world.organization(duplicate_message="Já temos {reference}.")
+    await world.intake(http("boleto"))
+    await world.work()
+    _, again = await world.intake(http("BOLETO!"))
+    await world.work()
+    told = [send["text"] for send in world.graph.sends if send["to"] == "maria@exemplo.test"]
+    assert told == ["Recebi: boleto", f"Já temos {again['reference']}."]
+    assert again["duplicate"] is True
+    assert again["state"] == "completed"
+    repeats = await world.rows("SELECT why FROM events WHERE why LIKE 'repeat of%%'")
+    assert [row["why"] for row in repeats] == [f"repeat of {again['reference']} (completed)"]
+
+
+async def test_equal_requests_without_an_id_at_once_are_one_item(world: World) -> None:
+    world.configure(turn={"coalesce_s": 1, "coalesce_max_s": 5})
+    answers = await asyncio.gather(*(world.intake(http("quero cancelar")) for _ in range(8)))
+    assert len({answer["reference"] for _, answer in answers}) == 1
+    assert sum(not answer["duplicate"] for _, answer in answers) == 1
+    assert await world.one("SELECT count(*) FROM work_items") == 1
+    assert await world.one("SELECT seq FROM hot") == 8
+    await world.work()
+    assert await world.one("SELECT count(*) FROM model_calls") == 1
+
+
+async def test_a_raised_class_brings_its_own_promise(world: World) -> None:
+    rule = {"when": {"keywords": ["golpe"]}, "class": "urgent", "owner": "x", "description": "fraude"}
+    await world.organization(priority_rules=[rule])
+    world.configure(
+        queue={"reply_within_s": {"urgent": 60, "standard": 3600}}, turn={"coalesce_s": 5, "coalesce_max_s": 10}
+    )
+    await world.say("oi", "caí num golpe")
+    left_s = await world.one("SELECT extract(epoch FROM deadline_at - now())::float8 FROM work_items")
+    assert 50 < left_s <= 60
+    await world.travel(61)
+    await world.tick()
+    assert await world.one("SELECT count(*) FROM alerts WHERE kind = 'overdue'") == 1
+
+
+async def test_a_message_that_was_never_seen_is_edited_and_revoked_before_it_comes(world: World) -> None:
+    stamp = int(time.time())
+    edit = {
+        "from": CUSTOMER,
+        "id": "wamid.E",
+        "timestamp": str(stamp),
+        "type": "edit",
+        "edit": {"original_message_id": "wamid.O", "message": {"type": "text", "text": {"body": "três"}}},
+    }
+    revoke = {
+        "from": CUSTOMER,
+        "id": "wamid.R",
+        "timestamp": str(stamp + 1),
+        "type": "revoke",
+        "revoke": {"original_message_id": "wamid.O"},
+    }
+    assert await world.post(whatsapp([revoke])) == 200
+    assert await world.post(whatsapp([edit])) == 200
+    assert await world.post(whatsapp([message("dois", "wamid.O"), message("quatro", "wamid.P")])) == 200
+    await world.work()
+    assert world.sent() == ["Recebi: quatro"]
+    rows = await world.rows("SELECT text, deleted_at IS NOT NULL AS gone FROM messages ORDER BY seq")
+    assert rows == [{"text": "três", "gone": True}, {"text": "quatro", "gone": False}]

@@ -1,7 +1,7 @@
 """What a channel is asked to send and how a send can end.
 
 Idea: the engine decides on ``SendResult`` alone. Invariant: ``not_sent`` is reported only when it is certain that
-nothing left; anything ambiguous is ``unknown``. Tested in ``tests/engine/test_delivery.py``.
+nothing left; anything ambiguous is ``unknown``. Tested in ``tests/engine/test_delivery_cases.py``.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """From a stored channel account to what sending needs, with its secret from the environment.
 
 Idea: rows hold names of variables, never secrets. Invariant: a missing secret blocks one account, not the worker.
-Tested in ``tests/engine/test_delivery.py``.
+Tested in ``tests/engine/test_gates.py``.
 """
 
 from __future__ import annotations

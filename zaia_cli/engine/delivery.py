@@ -2,7 +2,7 @@
 
 Idea: claim commits the delivery before any network call; the outcome decides the part's next state. Invariant: an
 ambiguous send becomes ``unknown`` and is never repeated from here; a process that wakes up late does not send. Tested
-in ``tests/engine/test_delivery.py`` and ``test_cases.py``.
+in ``tests/engine/test_delivery_cases.py`` and ``test_reconcile.py``.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Idea: an echo with an id of ours is nothing new; while something of ours is in flight to that contact, an unknown echo
 is held, because it may be ours; otherwise a person wrote, and the conversation is theirs. Invariant: an echo never
-opens a turn. Tested in ``tests/engine/test_echoes.py``.
+opens a turn. Tested in ``tests/engine/test_delivery_cases.py``.
 """
 
 from __future__ import annotations

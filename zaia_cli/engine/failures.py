@@ -2,7 +2,7 @@
 
 Idea: the customer must not be left in silence, so the conversation goes to a person; the parts behind it are cancelled.
 Invariant: called in the transaction that made the part ``failed``, with the hot row locked. Tested in
-``tests/engine/test_delivery.py``.
+``tests/engine/test_delivery_cases.py``.
 """
 
 from __future__ import annotations

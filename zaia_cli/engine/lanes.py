@@ -2,7 +2,7 @@
 
 Idea: every way into the human lane (a tool's transfer, an error, an echo, a person's word) is this one function, in the
 caller's transaction, under the hot row's lock. Invariant: the token goes with the owner, so a running turn is fenced
-out; the customer gets the configured message once per handoff. Tested in ``tests/engine/test_handoff.py``.
+out; the customer gets the configured message once per handoff. Tested in ``tests/engine/test_people.py``.
 """
 
 from __future__ import annotations

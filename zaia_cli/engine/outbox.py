@@ -2,7 +2,7 @@
 
 Idea: whoever wants something said (turn commit, handoff, acknowledgement, person) inserts rows in its own transaction;
 only ``engine.delivery`` sends. Invariant: one reply per (item, kind), cut by the channel's own limit. Tested in
-``tests/engine/test_delivery.py``.
+``tests/engine/test_delivery_cases.py``.
 """
 
 from __future__ import annotations

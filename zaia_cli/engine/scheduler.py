@@ -2,7 +2,7 @@
 
 Idea: one pass is a list of small conditional statements; any worker may run it at any time. Invariant: recovery only
 puts items back to pending or into the human lane; it never runs a turn. Tested in ``tests/engine/test_recovery.py`` and
-``test_scheduler.py``.
+``test_intake.py``.
 """
 
 from __future__ import annotations

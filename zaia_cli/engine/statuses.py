@@ -2,7 +2,7 @@
 
 Idea: every status is kept once; those that match a part move it forward; the others wait for its id to be stored.
 Invariant: a part only moves forward, and a status is evidence that an unknown send was accepted. Tested in
-``tests/engine/test_statuses.py``.
+``tests/engine/test_delivery_cases.py``.
 """
 
 from __future__ import annotations

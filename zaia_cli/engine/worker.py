@@ -2,7 +2,7 @@
 
 Idea: three loops wake each other in process, ``LISTEN`` wakes them across processes, polling stands behind both.
 Invariant: when ``run`` returns after ``stop``, nothing of this worker is leased or sending. Tested in
-``tests/engine/test_worker.py`` and, with real processes, ``tests/faults``.
+``tests/engine/test_main_job.py`` and, with real processes, ``tests/faults``.
 """
 
 from __future__ import annotations
