@@ -16,7 +16,7 @@ from tests.cli.conftest import Zaia
 from tests.cli.processes import started
 
 SLOW = '[[rules]]\ntext = "Demorei."\ndelay_s = 15\n'
-FAST = {"ZAIA_TURN__COALESCE_S": "0", "ZAIA_QUEUE__POLL_S": "0.1"}
+FAST = {"ZAIA_TURN__COALESCE_S": "0", "ZAIA_QUEUE__POLL_S": "0.1", "WHATSAPP_TOKEN": "t", "INSTAGRAM_TOKEN": "t"}
 
 
 @pytest.fixture
@@ -57,7 +57,7 @@ def test_drain_answers_what_is_there_and_ends(asked: tuple[str, ...], dsn: str) 
 
 
 def test_for_ends_an_idle_worker(asked: tuple[str, ...], dsn: str) -> None:
-    with started("run-worker", "--for", "0.5", "--no-scheduler", "--concurrency", "1", *asked) as worker:
+    with started("run-worker", "--for", "0.5", "--no-scheduler", "--concurrency", "1", *asked, env=FAST) as worker:
         _, told = worker.communicate(timeout=40)
     assert worker.returncode == 0, told
     assert "up to 1 turns" in told
@@ -121,3 +121,29 @@ def test_litellm_is_not_imported_for_scripted_models(asked: tuple[str, ...]) -> 
     assert worker.returncode == 0
     assert "import 'zaia_cli.models.litellm_model'" in told
     assert "import 'litellm'" not in told
+
+
+@pytest.mark.parametrize(
+    ("setup", "env", "told"),
+    [
+        ("UPDATE organizations SET name = name", {"WHATSAPP_TOKEN": ""}, "WHATSAPP_TOKEN is not set"),
+        ("UPDATE assistants SET model = 'openai/gpt-4o-mini'", {"OPENAI_API_KEY": ""}, "OPENAI_API_KEY"),
+        ("UPDATE assistants SET prompt_version = 'v99'", {}, "v99"),
+    ],
+)
+def test_a_worker_that_cannot_serve_refuses_before_it_claims(
+    asked: tuple[str, ...], dsn: str, setup: Any, env: dict[str, str], told: str
+) -> None:
+    with psycopg.connect(dsn) as connection:
+        connection.execute(setup)
+    with started("run-worker", "--drain", *asked, env={**FAST, **env}) as worker:
+        _, errors = worker.communicate(timeout=30)
+    assert worker.returncode == 2, errors
+    assert told in errors
+    assert one(dsn, "SELECT count(*) FROM attempts") == 0
+
+
+def test_a_worker_may_start_without_tokens_when_asked(asked: tuple[str, ...]) -> None:
+    with started("run-worker", "--drain", "--without-tokens", *asked, env={**FAST, "WHATSAPP_TOKEN": ""}) as worker:
+        _, errors = worker.communicate(timeout=30)
+    assert worker.returncode == 0, errors

@@ -134,7 +134,7 @@ async def test_an_urgent_message_during_the_wait_raises_the_class_and_alerts(wor
     assert tool.orders == ["10"]
 
 
-async def test_cancelling_what_waits_names_the_person_and_answers_what_came_during_the_turn(world: World) -> None:
+async def test_what_came_during_the_turn_waits_with_the_approval_and_is_answered_after_it(world: World) -> None:
     tool = Refund()
     world.tools[tool.name] = tool
     await world.organization()
@@ -144,16 +144,25 @@ async def test_cancelling_what_waits_names_the_person_and_answers_what_came_duri
         await world.until("SELECT state FROM work_items", "processing")
         await world.say("que horas abrem?")
         await world.until("SELECT count(*) FROM approvals", 1)
-    await world.say("alguém?")
-    parked = await world.one("SELECT id FROM work_items WHERE state = 'waiting_approval'")
-    world.script("[[rules]]\ntext = 'Abrimos às 9h.'\n")
-    await people.cancel(world.db, ORG, parked, by="ana", why="engano")
+    await world.work()  # ends: nothing is left but the person's decision
+    rows = await world.rows("SELECT state, last_seq, reference FROM work_items ORDER BY opened_at")
+    assert [(row["state"], row["last_seq"]) for row in rows] == [("waiting_approval", 2), ("cancelled", 2)]
+    assert await world.one("SELECT reference FROM item_aliases") == rows[1]["reference"]
+    await decide(world.db, ORG, await world.one("SELECT id FROM approvals"), approved=True, by="ana", why="")
+    await world.work()
+    assert tool.orders == ["10"]
+    assert world.sent() == ["Recebi: quero meu reembolso | que horas abrem?"]
+
+
+async def test_cancelling_what_waits_names_the_person_and_rejects_the_call(world: World, refund: Refund) -> None:
+    item_id = await world.one("SELECT id FROM work_items")
+    await people.cancel(world.db, ORG, item_id, by="ana", why="engano")
     assert await world.rows("SELECT state, decided_by FROM approvals") == [{"state": "rejected", "decided_by": "ana"}]
+    await world.say("que horas abrem?")
+    world.script("[[rules]]\ntext = 'Abrimos às 9h.'\n")
     await world.work()
     assert world.sent() == ["Abrimos às 9h."]
-    assert tool.orders == []
-    states = [row["state"] for row in await world.rows("SELECT state FROM work_items ORDER BY opened_at")]
-    assert states == ["cancelled", "completed"]
+    assert refund.orders == []
     await world.is_quiet()
 
 

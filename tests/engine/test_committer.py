@@ -20,7 +20,7 @@ async def claimed(world: World, count: int) -> list[dict[str, Any]]:
     for number in range(count):
         await world.say("oi", customer=f"55119{number:08}")
     await world.travel(5)
-    return await world.db.run("turn.claim", worker="w", limit=count, ttl_s=120.0, full=[])
+    return await world.db.run("turn.claim", worker="w", limit=count, ttl_s=120.0, full=[], channel=None)
 
 
 def step(claim: dict[str, Any], **changes: Any) -> dict[str, Any]:

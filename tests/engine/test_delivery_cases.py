@@ -82,7 +82,9 @@ async def test_026_a_process_that_died_after_the_send_is_settled_by_the_status(w
     await world.say("oi")
     worker = Worker(world.parts(), has_scheduler=False)
     await _answer_only(world, worker)
-    claimed = await world.db.run("outbox.claim", worker="dead", limit=1, window_s=86400, unknown_after_s=120)
+    claimed = await world.db.run(
+        "outbox.claim", worker="dead", limit=1, window_s=86400, unknown_after_s=120, channel=None
+    )
     assert len(claimed) == 1
     await world.travel(300)
     await world.tick()

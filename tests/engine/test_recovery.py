@@ -58,7 +58,7 @@ async def item(world: World) -> dict[str, Any]:
 
 async def claim(world: World, worker: str = "dead") -> dict[str, Any]:
     """Claim as a worker that will not report."""
-    rows = await world.db.run("turn.claim", worker=worker, limit=1, ttl_s=120.0, full=[])
+    rows = await world.db.run("turn.claim", worker=worker, limit=1, ttl_s=120.0, full=[], channel=None)
     assert len(rows) == 1
     return rows[0]
 

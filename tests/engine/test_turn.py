@@ -57,7 +57,7 @@ async def use(world: World, tool: Counted) -> Counted:
 
 async def claim(world: World) -> dict[str, Any]:
     await world.travel(5)
-    rows = await world.db.run("turn.claim", worker="dead", limit=1, ttl_s=120.0, full=[])
+    rows = await world.db.run("turn.claim", worker="dead", limit=1, ttl_s=120.0, full=[], channel=None)
     assert len(rows) == 1
     return rows[0]
 
@@ -157,7 +157,7 @@ async def test_turns_of_many_conversations_commit_in_one_group_and_a_stale_one_g
     for number in range(6):
         await world.say("oi", customer=f"55119{number:08}")
     await world.travel(5)
-    claims = await world.db.run("turn.claim", worker="w", limit=6, ttl_s=120.0, full=[])
+    claims = await world.db.run("turn.claim", worker="w", limit=6, ttl_s=120.0, full=[], channel=None)
     stale = {**claims[0], "token": UUID(int=1)}
     ending = TurnEnding(world.parts("w"), Committer(world.db, worker="w"))
     turns = [*claims, stale, claims[1]]

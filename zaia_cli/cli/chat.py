@@ -58,7 +58,7 @@ async def chat(
         company, account = await _console(runtime.database, org, assistant)
         talk = _Talk(runtime.database, Intake(parts.db, parts.config, parts.channels), company, account, options.output)
         options.output.note(f"console:{talk.address} of {company}; later: zaia replay console:{talk.address}")
-        worker = Worker(parts)
+        worker = Worker(parts, has_scheduler=False, only_channel="console")
         working = asyncio.create_task(worker.run())
         try:
             async for line in _lines(options.output):

@@ -77,7 +77,7 @@ def _brisk(config: Config) -> Config:
     """The workspace's configuration with the waits of a demonstration."""
     return config.model_copy(
         update={
-            "turn": config.turn.model_copy(update={"coalesce_s": 0.4, "coalesce_max_s": 2.0}),
+            "turn": config.turn.model_copy(update={"coalesce_s": 1.0, "coalesce_max_s": 5.0}),
             "delivery": config.delivery.model_copy(update={"connect_timeout_s": 1.0, "read_timeout_s": 1.0}),
             "queue": config.queue.model_copy(update={"poll_s": 0.2}),
         }

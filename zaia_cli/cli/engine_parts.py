@@ -16,6 +16,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
+from zaia_cli.cli.readiness import require_ready
 from zaia_cli.cli.runtime import Runtime
 from zaia_cli.core.config import Config
 
@@ -30,12 +31,18 @@ _log = logging.getLogger(__name__)
 
 
 @asynccontextmanager
-async def open_engine(runtime: Runtime, config: Config | None = None) -> AsyncIterator[EngineParts]:
+async def open_engine(
+    runtime: Runtime, config: Config | None = None, *, needs_tokens: bool = False
+) -> AsyncIterator[EngineParts]:
     """Open channels and models, and give the engine's parts.
 
     Args:
         runtime: Database and workspace.
         config: In place of the runtime's configuration.
+        needs_tokens: Whether every channel account's token must be here.
+
+    Raises:
+        ConfigError: The stored assistants or channels need what this process does not have.
     """
     from zaia_cli.channels.sending import open_channels
     from zaia_cli.engine.parts import EngineParts
@@ -45,17 +52,19 @@ async def open_engine(runtime: Runtime, config: Config | None = None) -> AsyncIt
     chosen = config or runtime.config
     router = ModelRouter(chosen.models.endpoints, runtime.workspace.fixtures_dir / "scripts")
     async with open_channels(chosen.delivery) as channels:
+        parts = EngineParts(
+            db=runtime.database,
+            config=chosen,
+            channels=channels,
+            model=router,
+            prices=load_prices(chosen.prices),
+            prompts_dir=runtime.workspace.prompts_dir,
+            worker=f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(2)}",
+        )
+        await require_ready(parts, router, needs_tokens=needs_tokens)
         warming = asyncio.create_task(_warm_up(runtime.database, router))
         try:
-            yield EngineParts(
-                db=runtime.database,
-                config=chosen,
-                channels=channels,
-                model=router,
-                prices=load_prices(chosen.prices),
-                prompts_dir=runtime.workspace.prompts_dir,
-                worker=f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(2)}",
-            )
+            yield parts
         finally:
             warming.cancel()
             await asyncio.gather(warming, return_exceptions=True)

@@ -45,6 +45,12 @@ async def run_worker(
     for_s: Annotated[
         float | None, typer.Option("--for", metavar="S", help="End after S seconds.", min=0, show_default=False)
     ] = None,
+    without_tokens: Annotated[
+        bool,
+        typer.Option(
+            "--without-tokens", help="Start although a channel token is missing; those replies wait for another worker."
+        ),
+    ] = False,
     no_scheduler: Annotated[
         bool, typer.Option("--no-scheduler", help="Leave recovery, aging and alerts to other workers.")
     ] = False,
@@ -63,7 +69,7 @@ async def run_worker(
         config = runtime.config
         if concurrency is not None:
             config = config.model_copy(update={"queue": config.queue.model_copy(update={"concurrency": concurrency})})
-        async with open_engine(runtime, config) as parts:
+        async with open_engine(runtime, config, needs_tokens=not without_tokens) as parts:
             worker = Worker(parts, has_scheduler=not no_scheduler)
 
             def stop() -> None:

@@ -33,9 +33,8 @@ _WINDOW_S = 86_400
 _FIRST_BACKOFF_S = 1.0
 _PAIR_WAITS_S = (1.0, 4.0, 16.0, 64.0)
 _GATE_CLASSES = frozenset({"slow_number", "slow_number_and_alert", "slow_app", "slow_waba"})
-_MISSING_SECRET = SendResult(
-    "refused", error_class="human", error_code="no_token", error="the token's variable is not set"
-)
+_NO_TOKEN = SendResult("not_sent", error_code="no_token", error="this process does not have the account's token")
+_NO_TOKEN_WAIT_S = 30.0
 
 
 class Delivery:
@@ -45,14 +44,25 @@ class Delivery:
         parts: The engine.
         committer: Groups outcomes.
         concurrency: Sends in flight.
+        changed: Set whenever a send has reported.
+        only_channel: Serve this channel kind alone; None serves all.
     """
 
-    def __init__(self, parts: EngineParts, committer: Committer, concurrency: int) -> None:
+    def __init__(
+        self,
+        parts: EngineParts,
+        committer: Committer,
+        concurrency: int,
+        *,
+        changed: asyncio.Event,
+        only_channel: str | None = None,
+    ) -> None:
         self._parts = parts
         self._committer = committer
         self._concurrency = concurrency
+        self._changed = changed
+        self._channel = only_channel
         self._sending: set[asyncio.Task[None]] = set()
-        self.changed = asyncio.Event()
 
     @property
     def in_flight(self) -> int:
@@ -72,18 +82,13 @@ class Delivery:
             limit=free,
             window_s=_WINDOW_S,
             unknown_after_s=delivery.unknown_after_s,
+            channel=self._channel,
         )
         for row in rows:
             task = asyncio.create_task(self._deliver(row, started + delivery.unknown_after_s / 2))
             self._sending.add(task)
             task.add_done_callback(self._done)
         return len(rows)
-
-    async def next_due_s(self) -> float | None:
-        """Seconds until the next part may go; None when none waits."""
-        rows = await self._parts.db.run("outbox.next_due")
-        wait_s: float | None = rows[0]["wait_s"]
-        return wait_s
 
     async def finish(self) -> None:
         """Wait for the sends in flight."""
@@ -92,7 +97,7 @@ class Delivery:
 
     def _done(self, task: asyncio.Task[None]) -> None:
         self._sending.discard(task)
-        self.changed.set()
+        self._changed.set()
         if not task.cancelled() and (error := task.exception()) is not None:
             _log.error("a delivery's outcome could not be written: %s; it becomes unknown", error)
 
@@ -101,6 +106,8 @@ class Delivery:
         outcome = self._outcome(row, result)
         if result.error_class == "human" or result.error_class in _GATE_CLASSES:
             await self._close_gate(row, result)  # before the part waits again: another send would slip through
+        if result.error_code == _NO_TOKEN.error_code:
+            await self._parts.db.run("events.raise_alerts", [_no_token_alert(row)])
         written = await self._write(row, outcome)
         if written is not None:
             await self._follow_up(row, written)
@@ -108,7 +115,7 @@ class Delivery:
     async def _send(self, row: Row, sends_before: float) -> SendResult:
         account = send_account(row)
         if account is None:
-            return _MISSING_SECRET
+            return _NO_TOKEN
         part = OutboundPart(
             address=row["address"],
             text=row["text"],
@@ -141,6 +148,8 @@ class Delivery:
             return base | {"state": "accepted"}
         if result.outcome == "unknown":
             return base | {"state": "unknown"}
+        if result.error_code == _NO_TOKEN.error_code:
+            return base | {"state": "pending", "wait_s": _NO_TOKEN_WAIT_S, "counts": False}
         is_last = row["attempts"] >= self._parts.config.delivery.max_attempts
         backoff_s = result.retry_after_s or _FIRST_BACKOFF_S * 4 ** (row["attempts"] - 1)
         if result.outcome == "not_sent" or result.error_class == "retry":
@@ -196,3 +205,14 @@ class Delivery:
                 await session.run("events.raise_alerts", [alert])
 
         await self._parts.db.with_retries(work)
+
+
+def _no_token_alert(row: Row) -> dict[str, Any]:
+    name = gate_name(row["channel"], row["account"])
+    return {
+        "organization_id": row["organization_id"],
+        "kind": "no_token",
+        "dedupe_key": name,
+        "message": f"{name}: a worker runs without {row['token_env']}; its replies wait for one that has it",
+        "data": {"variable": row["token_env"]},
+    }

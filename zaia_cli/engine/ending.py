@@ -17,7 +17,7 @@ from zaia_cli.core.ids import new_id
 from zaia_cli.engine.committer import Committer
 from zaia_cli.engine.lanes import Handover, hand_over, lock_conversation
 from zaia_cli.engine.parts import EngineParts
-from zaia_cli.engine.requeue import requeue
+from zaia_cli.engine.requeue import absorb, requeue
 from zaia_cli.store.database import Session
 
 __all__ = ["TurnEnding"]
@@ -211,8 +211,14 @@ class TurnEnding:
                 assignee=head["settings"]["human_assignee"],
             )
             why = f"{call.name} needs a decision of {head['settings']['human_assignee']}"
+            absorbed = await absorb(session, claim, actor="worker", by=self._parts.worker)
             await session.run(
-                "turn.park", organization_id=organization_id, item_id=claim["item_id"], by=self._parts.worker, why=why
+                "turn.park",
+                organization_id=organization_id,
+                item_id=claim["item_id"],
+                by=self._parts.worker,
+                why=why,
+                **absorbed,
             )
             alert = {
                 "organization_id": organization_id,

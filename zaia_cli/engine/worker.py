@@ -36,10 +36,12 @@ class Worker:
     Args:
         parts: The engine.
         has_scheduler: False leaves recovery, aging and alerts to other workers.
+        only_channel: Serve this channel kind alone; None serves all.
     """
 
-    def __init__(self, parts: EngineParts, *, has_scheduler: bool = True) -> None:
+    def __init__(self, parts: EngineParts, *, has_scheduler: bool = True, only_channel: str | None = None) -> None:
         self._parts = parts
+        self._channel = only_channel
         self._has_scheduler = has_scheduler
         self._stopping = asyncio.Event()
         self._wake_turns = asyncio.Event()
@@ -47,7 +49,9 @@ class Worker:
         self._turns: dict[asyncio.Task[None], str] = {}
         self._committer = Committer(parts.db, worker=parts.worker)
         self._job = TurnJob(parts, self._committer, self._stopping.is_set)
-        self._delivery = Delivery(parts, self._committer, parts.config.queue.concurrency)
+        self._delivery = Delivery(
+            parts, self._committer, parts.config.queue.concurrency, changed=self._wake_sends, only_channel=only_channel
+        )
         self._scheduler = Scheduler(parts)
 
     def stop(self) -> None:
@@ -128,7 +132,12 @@ class Worker:
         limit = max(1, min(free, room, queue.per_organization))
         claimed_at = time.monotonic()
         rows = await self._parts.db.run(
-            "turn.claim", worker=self._parts.worker, limit=limit, ttl_s=self._parts.config.lease.ttl_s, full=full
+            "turn.claim",
+            worker=self._parts.worker,
+            limit=limit,
+            ttl_s=self._parts.config.lease.ttl_s,
+            full=full,
+            channel=self._channel,
         )
         for row in rows:
             self._start(row, claimed_at)
@@ -146,7 +155,6 @@ class Worker:
         self.wake()
 
     async def _send(self) -> float:
-        self._delivery.changed = self._wake_sends
         started = await self._delivery.start_due()
         return 0.0 if started else await self._until_due("outbox.next_due")
 

@@ -25,6 +25,7 @@ WITH ready AS MATERIALIZED (
   JOIN hot h ON h.organization_id = p.organization_id AND h.conversation_id = p.conversation_id
   JOIN conversations c ON c.organization_id = p.organization_id AND c.id = p.conversation_id
   WHERE p.state = 'pending' AND p.due_at <= now()
+    AND (%(channel)s::text IS NULL OR c.channel = %(channel)s)
     AND (r.kind <> 'answer' OR h.owner = 'agent')
     AND (c.channel NOT IN ('whatsapp', 'instagram')
          OR c.last_customer_at > now() - make_interval(secs => %(window_s)s - 60))

@@ -33,6 +33,12 @@ LIMIT 1
 -- Parts of replies by state.
 SELECT p.state, count(*) AS parts FROM parts p GROUP BY p.state
 
+-- name: assistants
+-- What every assistant needs to answer: its models and its prompt.
+SELECT a.organization_id, o.name, o.timezone, a.slug, a.model, a.fallback_models, a.prompt, a.prompt_version
+FROM assistants a JOIN organizations o ON o.id = a.organization_id
+ORDER BY a.organization_id, a.slug
+
 -- name: models
 -- Every model that an assistant may ask.
 SELECT a.model FROM assistants a

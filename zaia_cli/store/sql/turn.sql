@@ -7,6 +7,8 @@ WITH due AS MATERIALIZED (
   FROM hot h
   WHERE h.due_at <= now() AND h.owner = 'agent' AND h.token IS NULL
     AND NOT h.organization_id = ANY(%(full)s::text[])
+    AND (%(channel)s::text IS NULL OR EXISTS (SELECT 1 FROM conversations c WHERE c.organization_id = h.organization_id
+      AND c.id = h.conversation_id AND c.channel = %(channel)s))
     AND EXISTS (SELECT 1 FROM work_items i WHERE i.organization_id = h.organization_id
       AND i.conversation_id = h.conversation_id AND i.state = 'pending')
   ORDER BY h.band, h.rank
@@ -281,7 +283,9 @@ SELECT id FROM item
 -- name: park
 -- Waiting for a person's decision: the lease goes, nothing is due.
 WITH item AS (
-  UPDATE work_items i SET state = 'waiting_approval', due_at = NULL, updated_at = now()
+  UPDATE work_items i SET state = 'waiting_approval', due_at = NULL, class = coalesce(%(item_class)s, i.class),
+    class_rule = coalesce(%(class_rule)s, i.class_rule), last_seq = greatest(i.last_seq, %(last_seq)s),
+    source_message = coalesce(%(source_message)s, i.source_message), updated_at = now()
   WHERE i.organization_id = %(organization_id)s AND i.id = %(item_id)s AND i.state = 'processing'
   RETURNING i.organization_id, i.conversation_id, i.id, i.trace_id
 ), freed AS (
