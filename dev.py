@@ -99,7 +99,11 @@ def main(arguments):
     prepare()
     if command == "test":
         lint()
-        run(PYTHON, "-m", "pytest", *(rest or ["-n", "2"]))
+        if rest:
+            run(PYTHON, "-m", "pytest", *rest)
+        else:
+            run(PYTHON, "-m", "pytest", "-n", "2", "-m", "not slow")
+            run(PYTHON, "-m", "pytest", "-m", "slow")  # alone: they load the machine themselves
     elif command == "lint":
         lint()
     elif command == "lock":

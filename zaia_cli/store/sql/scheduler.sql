@@ -104,7 +104,8 @@ SELECT organization_id, conversation_id, 'part', reply_id || ':' || n, 'unknown'
   'no sign that it was accepted' FROM moved RETURNING entity_id
 
 -- name: resend_unknown
--- Only where the company asked for it, and once.
+-- Only where the company asked for it, and once. The old delivery is given up: its process may wake and report, and that
+-- report must not move a part that the new delivery is sending.
 WITH ripe AS (
   SELECT organization_id, reply_id, n FROM parts
   WHERE state = 'unknown' AND reconcile_at IS NULL AND attempts < 2
@@ -115,6 +116,10 @@ WITH ripe AS (
   UPDATE parts p SET state = 'pending', due_at = now(), updated_at = now() FROM ripe r
   WHERE p.organization_id = r.organization_id AND p.reply_id = r.reply_id AND p.n = r.n AND p.state = 'unknown'
   RETURNING p.organization_id, p.reply_id, p.n, p.conversation_id
+), closed AS (
+  UPDATE deliveries d SET outcome = 'given_up', ended_at = coalesce(d.ended_at, now()) FROM moved m
+  WHERE d.organization_id = m.organization_id AND d.reply_id = m.reply_id AND d.part = m.n
+    AND (d.outcome IS NULL OR d.outcome = 'unknown')
 )
 INSERT INTO events (organization_id, conversation_id, entity, entity_id, from_state, to_state, actor, by, why)
 SELECT organization_id, conversation_id, 'part', reply_id || ':' || n, 'unknown', 'pending', 'scheduler', %(worker)s,
