@@ -71,7 +71,15 @@ def test_what_the_worker_sends_arrives_at_the_graph_stand_in_and_its_status_come
             assert zaia("org", "apply", file, *common).exit_code == 0
             payload = json.dumps(whatsapp([message("Oi", "wamid.1")]))
             assert zaia("ingest", "-", "--channel", "whatsapp", *common, input=payload).exit_code == 0
-            assert zaia("run-worker", "--drain", *common, env={"ZAIA_TURN__COALESCE_S": "0"}).exit_code == 0
+            assert (
+                zaia(
+                    "run-worker",
+                    "--drain",
+                    *common,
+                    env={"ZAIA_TURN__COALESCE_S": "0", "WHATSAPP_TOKEN": "t", "INSTAGRAM_TOKEN": "t"},
+                ).exit_code
+                == 0
+            )
             [send] = fetch(f"{graph}/_sim/sends")["sends"]
             assert (send["to"], send["outcome"]) == ("5511900010000", "accepted")
             with psycopg.connect(dsn, autocommit=True) as connection:

@@ -178,6 +178,41 @@ async def test_killed_between_the_last_step_and_the_turns_commit(
 
 
 @pytest.mark.slow
+async def test_a_connection_that_breaks_under_the_ledger_loses_neither_the_cost_nor_the_attempt(
+    world: World, workspace: WorkerWorkspace, dsn: str
+) -> None:
+    with started("run-worker", "--json", env=one_connection(workspace)) as process:
+        await warmed_up(world)
+        async with held(dsn, "LOCK TABLE model_calls IN EXCLUSIVE MODE") as failpoint:
+            await world.say("oi")
+            await failpoint.reached()
+            await failpoint.release(lands=False)
+        await world.until("SELECT count(*) FROM parts WHERE state = 'accepted'", 2, limit_s=20)
+        await terminate(process)
+    assert await world.rows(f"SELECT outcome, step FROM model_calls {MINE}") == [{"outcome": "ok", "step": 1}]
+    assert await world.one(f"SELECT count(*) FROM attempts {MINE}") == 1
+    assert world.sent() == ["Recebi: oi"]
+
+
+@pytest.mark.slow
+async def test_a_connection_that_breaks_while_a_send_reports_does_not_make_it_unknown(
+    world: World, workspace: WorkerWorkspace, dsn: str
+) -> None:
+    world.graph.plan(to=CUSTOMER, answer_delay_s=1)
+    environment = {**one_connection(workspace), "ZAIA_QUEUE__POLL_S": "60"}
+    with started("run-worker", "--json", "--no-scheduler", env=environment) as process:
+        await warmed_up(world)
+        await world.say("oi")
+        await world.until("SELECT count(*) FROM parts WHERE state = 'sending'", 1, limit_s=20)
+        async with held(dsn, "LOCK TABLE deliveries IN EXCLUSIVE MODE") as failpoint:
+            await failpoint.reached()
+            await failpoint.release(lands=False)
+        await world.until("SELECT count(*) FROM parts WHERE state = 'accepted'", 2, limit_s=20)
+        await terminate(process)
+    assert world.sent() == ["Recebi: oi"]
+
+
+@pytest.mark.slow
 @pytest.mark.timeout(120)
 async def test_killed_while_the_channel_holds_many_answers(world: World, workspace: WorkerWorkspace) -> None:
     world.graph.plan(times=len(CUSTOMERS), answer_delay_s=4)

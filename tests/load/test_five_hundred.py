@@ -20,8 +20,10 @@ from tests.engine.world import ACCOUNT, SECRET, World, message, open_world, what
 from zaia_cli.store.database import Database
 
 CONVERSATIONS = 500
+WAVES = 5
 SEED = 20261201
 AT_ONCE = 16
+WINDOW = {"coalesce_s": 600, "coalesce_max_s": 600}
 
 
 @dataclass(slots=True)
@@ -70,39 +72,67 @@ def make_talks(chance: random.Random) -> list[Talk]:
     return talks
 
 
-def malformed(number: int) -> dict[str, Any]:
-    """A webhook in which one item cannot be read and its neighbour can, but belongs to nobody we serve."""
+def malformed(number: int, *neighbours: Any) -> dict[str, Any]:
+    """A webhook in which one item cannot be read; its neighbours can."""
     broken = {"from": "5511900000000", "timestamp": "never", "type": "text", "text": {"body": f"quebrada {number}"}}
-    return whatsapp([broken])
+    return whatsapp([broken, *neighbours])
 
 
-async def deliver_all(world: World, talks: list[Talk], chance: random.Random) -> tuple[int, int]:
-    """Deliver every burst, a tenth of the webhooks twice, malformed ones between; returns repeats and malformed."""
-    slots = asyncio.Semaphore(AT_ONCE)
-    again: list[tuple[str, Any]] = []
-    broken = 0
+class Delivering:
+    """The channel's side: webhooks in waves, a tenth of them twice, some of them malformed."""
 
-    async def send(channel: str, body: Any) -> None:
+    def __init__(self, world: World, chance: random.Random) -> None:
+        self.world = world
+        self.chance = chance
+        self.repeats = 0
+        self.broken = 0
+        self._late: list[tuple[str, Any]] = []
+
+    async def send(self, channel: str, body: Any) -> None:
         if channel == "http":
-            status, _ = await world.intake(body)
+            status, _ = await self.world.intake(body)
         else:
-            status = await world.post(body, channel)
+            status = await self.world.post(body, channel)
         assert status == 200
 
-    async def deliver(talk: Talk) -> None:
-        async with slots:
-            for channel, body in talk.bodies:
-                await send(channel, body)
-                if chance.random() < 0.1:
-                    again.append((channel, body))
-                    await send(channel, body)
+    async def wave(self, talks: list[Talk]) -> None:
+        """Deliver bursts, then close their window: what a customer wrote within it is one burst."""
+        slots = asyncio.Semaphore(AT_ONCE)
 
-    tasks = [asyncio.create_task(deliver(talk)) for talk in talks]
-    for number in range(25):
-        assert await world.post(malformed(number)) == 200
-        broken += 1
-    await asyncio.gather(*tasks)
-    return len(again), broken
+        async def deliver(talk: Talk) -> None:
+            async with slots:
+                for channel, body in talk.bodies:
+                    await self._one(channel, body)
+
+        late, self._late = self._late, []
+        self.broken += 5
+        await asyncio.gather(
+            *(deliver(talk) for talk in talks),
+            *(self.send(channel, body) for channel, body in late),
+            *(self.world.post(malformed(number)) for number in range(5)),
+        )
+        await self.world.rows("UPDATE hot SET due_at = now() WHERE due_at > now()")
+        await self.world.db.notify()
+
+    async def _one(self, channel: str, body: Any) -> None:
+        dice = self.chance.random()
+        if dice < 0.05 and channel == "whatsapp":
+            self.broken += 1
+            body = malformed(self.broken, *body["entry"][0]["changes"][0]["value"]["messages"])
+            await self.send(channel, body)
+            return
+        await self.send(channel, body)
+        if dice > 0.9:
+            self.repeats += 1
+            if dice > 0.95:
+                self._late.append((channel, body))
+            else:
+                await self.send(channel, body)
+
+    async def last(self) -> None:
+        """Deliver the repeats that are still to come, after everything was answered."""
+        for channel, body in self._late:
+            await self.send(channel, body)
 
 
 @pytest.mark.slow
@@ -117,20 +147,29 @@ async def test_every_burst_of_five_hundred_conversations_is_answered_once(
     talks = make_talks(chance)
     workspace = WorkerWorkspace(tmp_path / "workspace", dsn)
     async with open_world(db, tmp_path) as world:
-        world.configure(turn={"coalesce_s": 2.5, "coalesce_max_s": 20})
+        world.configure(turn=WINDOW)
         world.graph.statuses = ["sent", "delivered", "read"]
+        for talk in talks:
+            if chance.random() < 0.1:
+                world.graph.plan(to=talk.address, statuses_before_answer=True)
         await world.organization()
+        channel = Delivering(world, chance)
         with workspace.worker() as one, workspace.worker() as two:
-            repeats, broken = await deliver_all(world, talks, chance)
+            await world.until("SELECT count(*) FROM workers", 2, limit_s=30)
+            for first in range(WAVES):
+                await channel.wave(talks[first::WAVES])
             items = "SELECT count(*) FROM work_items WHERE state = 'completed'"
             await world.until(items, CONVERSATIONS, limit_s=90)
             await world.until("SELECT count(*) FROM parts WHERE state IN ('pending', 'sending')", 0, limit_s=60)
             await world.graph.settled()
+            await channel.last()
+            outputs = []
             for process in (one, two):
                 process.send_signal(signal.SIGTERM)
-            outputs = [await asyncio.to_thread(process.communicate) for process in (one, two)]
-            summaries = [json.loads(output) for output, _ in outputs]
-            assert (one.returncode, two.returncode) == (0, 0)
+            for process in (one, two):
+                output, errors = await asyncio.to_thread(process.communicate, timeout=30)
+                assert process.returncode == 0, errors
+                outputs.append(json.loads(output))
 
         sent: dict[str, list[str]] = {}
         for send in world.graph.sends:
@@ -140,14 +179,17 @@ async def test_every_burst_of_five_hundred_conversations_is_answered_once(
         unread = [talk.address for talk in talks if any(text not in sent[talk.address][0] for text in talk.texts)]
         assert unread == []
         assert max(Counter(send["opaque_id"] for send in world.graph.sends if send["opaque_id"]).values()) == 1
-        assert all(summary["turns"] > 0 for summary in summaries)
-        assert sum(summary["turns"] for summary in summaries) == CONVERSATIONS
+        assert all(output["turns"] > 0 for output in outputs)
+        assert sum(output["turns"] for output in outputs) == CONVERSATIONS
+        assert sum(output["replies_sent"] for output in outputs) == CONVERSATIONS
         await world.is_quiet()
         stats = await queue_stats(workspace)
-        assert stats["rejected_inputs"] == broken
-        assert stats["duplicate_inputs"] == repeats
+        assert stats["rejected_inputs"] == channel.broken
+        assert stats["duplicate_inputs"] == channel.repeats
         assert stats["completed"] == CONVERSATIONS == sum(stats["replies"].values())
+        assert stats["replies"]["read"] == sum(talk.channel == "whatsapp" for talk in talks)
         assert sum(stats[name] for name in ("pending", "processing", "failed", "needs_human", "cancelled")) == 0
+        assert stats["human_open"] == 0
 
 
 async def queue_stats(workspace: WorkerWorkspace) -> dict[str, Any]:

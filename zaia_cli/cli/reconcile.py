@@ -71,8 +71,11 @@ async def reconcile(
         tell(options.output, {"would": action, **_task(tasks, action, part)})
         return
     options.output.json({"older_than_s": age_s, "tasks": tasks})
-    columns = tuple(tasks[0]) if tasks else ("nothing to reconcile",)
-    options.output.table(columns, (tuple(task.values()) for task in tasks))
+    if not tasks:
+        options.output.line("nothing to reconcile")
+        return
+    shown = [task | {"error": (task["error"] or {}).get("message")} for task in tasks]
+    options.output.table(tuple(shown[0]), (tuple(task.values()) for task in shown))
 
 
 def _check_part(text: str) -> None:

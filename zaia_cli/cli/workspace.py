@@ -22,7 +22,7 @@ from zaia_cli.core.errors import NotFoundError, RefusedError, UnavailableError
 
 __all__ = ["WORKSPACE_PARTS", "Workspace", "data_dir", "find_workspace", "make_workspace"]
 
-WORKSPACE_PARTS = ("zaia.toml", "prompts", "evals", "fixtures")
+WORKSPACE_PARTS = ("zaia.toml", "prompts", "evals", "fixtures", "runbooks")
 _FILE = "zaia.toml"
 _IGNORED = "# Embedded database, logs and run records.\n.zaia/\n"
 

@@ -103,7 +103,7 @@ class LeasedCheckpoints:
         if usage is not None:
             buckets = ("input", "cache_read", "cache_write", "cache_write_1h", "output", "reasoning")
             row |= {f"{bucket}_tokens": getattr(usage, f"{bucket}_tokens") for bucket in buckets}
-        await self._committer.run("turn.record_calls", f"{claim['token']}:{step}:{record.number}", row)
+        await self._committer.insist("turn.record_calls", f"{claim['token']}:{step}:{record.number}", row)
 
     async def save_step(self, step: StepRecord, model: str, reply: ModelReply) -> None:
         """Save the model's answer before its tools run; renews the lease."""
@@ -139,7 +139,7 @@ class LeasedCheckpoints:
     async def finish_tool(self, step: int, ordinal: int, record: ToolRecord) -> None:
         """Keep a result, whoever owns the conversation: the act has happened."""
         row = {**self._fence, "step": step, "ordinal": ordinal, "state": record.state, "result": record.result}
-        await self._committer.run("turn.finish_tools", self._claim["item_id"], row)
+        await self._committer.insist("turn.finish_tools", self._claim["item_id"], row)
 
     def tool_context(self, step: int, ordinal: int) -> ToolContext:
         """What a tool may know: its own conversation and company."""

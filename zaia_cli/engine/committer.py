@@ -22,6 +22,7 @@ from zaia_cli.store.database_errors import RetryableDatabaseError
 __all__ = ["Committer"]
 
 _GROUP_MAX = 200
+_AWAY_WAITS_S = (0.1, 0.3, 1.0, 3.0, 6.0)
 
 
 @dataclass(slots=True)
@@ -71,6 +72,18 @@ class Committer:
         if lane.task is None or lane.task.done():
             lane.task = asyncio.create_task(self._drain(name, lane))
         return await asyncio.shield(entry.done)
+
+    async def insist(self, name: str, key: Hashable, row: Mapping[str, Any]) -> Mapping[str, Any] | None:
+        """The same for what has happened outside (money spent, a message sent): again while the database is away.
+
+        Only for statements that change nothing the second time; gives up with ``UnavailableError`` after about 10 s.
+        """
+        for wait_s in _AWAY_WAITS_S:
+            try:
+                return await self.run(name, key, row)
+            except UnavailableError:
+                await asyncio.sleep(wait_s)
+        return await self.run(name, key, row)
 
     async def _drain(self, name: str, lane: _Lane) -> None:
         await asyncio.sleep(0)

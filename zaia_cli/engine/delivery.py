@@ -164,7 +164,7 @@ class Delivery:
         return base | {"state": "failed"}
 
     async def _write(self, row: Row, outcome: dict[str, Any]) -> Row | None:
-        return await self._committer.run("outbox.finish", f"{row['reply_id']}:{row['n']}", outcome)
+        return await self._committer.insist("outbox.finish", f"{row['reply_id']}:{row['n']}", outcome)
 
     async def _follow_up(self, row: Row, written: Row) -> None:
         organization_id = row["organization_id"]

@@ -69,7 +69,7 @@ def _problems(
     if counters["leases_expired"]:
         found.append(f"{counters['leases_expired']} leases have expired and nobody has taken the work over")
     if counters["replies_unknown"]:
-        found.append(f"{counters['replies_unknown']} replies have an unknown outcome: zaia reconcile --dry-run")
+        found.append(f"{counters['replies_unknown']} replies have an unknown outcome: zaia reconcile")
     if counters["handoffs_open"]:
         found.append(f"{counters['handoffs_open']} conversations wait in the human lane: zaia human list")
     if counters["approvals_waiting"]:

@@ -43,7 +43,9 @@ class Health:
         try:
             async with asyncio.timeout(_ASK_TIMEOUT_S):
                 await asyncio.to_thread(migrate.require_current, self._site.db.dsn)
-        except (UnavailableError, RefusedError) as error:
+        except UnavailableError as error:
+            return refusal(503, error.code, "the database does not answer")  # its address is nobody's business here
+        except RefusedError as error:
             return refusal(503, error.code, error.message)
         except TimeoutError:
             return refusal(503, "database_unavailable", f"no answer within {_ASK_TIMEOUT_S:g} s")
