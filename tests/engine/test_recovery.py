@@ -324,3 +324,34 @@ async def test_the_numbers_of_messages_have_no_gap_under_concurrent_webhooks(wor
     assert [row["seq"] for row in rows] == list(range(1, 51))
     assert await world.one("SELECT count(*) FROM contacts") == 1
     assert await world.one("SELECT count(*) FROM work_items") == 1
+
+
+async def test_a_claim_that_finds_no_item_gives_its_lease_back(world: World) -> None:
+    await settled_message(world)
+    taken = await claim(world)
+    await _forget_the_claim(world)
+    await world.db.run("turn.unlease", [taken])
+    await world.work()
+    assert world.sent() == ["Recebi: oi"]
+    await world.is_quiet()
+
+
+async def test_a_lease_without_an_attempt_and_an_item_that_is_not_due_are_healed(world: World) -> None:
+    await settled_message(world)
+    await claim(world)
+    await _forget_the_claim(world)
+    await world.travel(181)
+    await world.work()
+    assert world.sent() == ["Recebi: oi"]
+    await world.is_quiet()
+
+
+async def _forget_the_claim(world: World) -> None:
+    """Leave the lease and nothing else of a claim."""
+    await world.rows("DELETE FROM attempts RETURNING 1")
+    await world.rows("UPDATE work_items SET state = 'pending', due_at = now() RETURNING 1")
+    await world.rows(
+        """INSERT INTO events (organization_id, item_id, entity, entity_id, from_state, to_state, actor, by)
+           SELECT organization_id, id, 'item', id::text, 'processing', 'pending', 'scheduler', 'test' FROM work_items
+           RETURNING 1"""
+    )

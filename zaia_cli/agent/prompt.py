@@ -23,6 +23,7 @@ import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from traceback import extract_tb
 from typing import Any
@@ -130,6 +131,7 @@ def load_prompt(prompts_dir: Path, name: str, version: str) -> Prompt:
     return parse_prompt(text, name=name, version=version, source=str(path))
 
 
+@lru_cache(maxsize=64)  # compiling takes longer than the rest of a turn; a changed file is another text
 def parse_prompt(text: str, *, name: str, version: str, source: str) -> Prompt:
     """Parse the text of a prompt; ``source`` names it in errors. See ``load_prompt``."""
     lines = text.splitlines()

@@ -20,8 +20,8 @@ def init(
 ) -> None:
     """Make a new workspace from the packaged example.
 
-    Copies zaia.toml, prompts, evals, fixtures and runbooks into DIR (the current folder by default). Refuses, and changes
-    nothing, when one of those files is already there.
+    Copies zaia.toml, prompts, evals, fixtures and runbooks into DIR (the current folder by default). Refuses, and
+    changes nothing, when one of those files is already there.
     """
     root = directory.expanduser().resolve()
     files = make_workspace(root)

@@ -8,6 +8,7 @@ puts items back to pending or into the human lane; it never runs a turn. Tested 
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Mapping
 from typing import Any
 
@@ -26,6 +27,7 @@ __all__ = ["Scheduler"]
 _log = logging.getLogger(__name__)
 
 _WINDOW_S = 86_400
+_HEAL_EVERY_S = 60.0
 _LEASE_EXPIRED: dict[str, Any] = {"code": "lease_expired", "message": "the worker stopped without reporting"}
 
 Row = Mapping[str, Any]
@@ -40,8 +42,10 @@ class Scheduler:
 
     def __init__(self, parts: EngineParts) -> None:
         self._parts = parts
+        self._heals_at = 0.0
         self._passes = (
             self._recover,
+            self._heal,
             self._settle_sends,
             self._settle_echoes,
             self._settle_statuses,
@@ -72,6 +76,15 @@ class Scheduler:
                 await self._recover_one(session, row, reclaim_after_s)
 
             await self._parts.db.with_retries(work)
+
+    async def _heal(self) -> None:
+        """Repair, once a minute, what should never be: a lease without an attempt, a waiting item that is not due."""
+        if time.monotonic() < self._heals_at:
+            return
+        self._heals_at = time.monotonic() + _HEAL_EVERY_S
+        for statement in ("scheduler.heal_leases", "scheduler.heal_due"):
+            for row in await self._parts.db.run(statement):
+                _log.error("%s: %s %s", statement, row["organization_id"], row["conversation_id"])
 
     async def _recover_one(self, session: Session, row: Row, reclaim_after_s: float) -> None:
         organization_id, worker = row["organization_id"], self._parts.worker

@@ -139,8 +139,12 @@ class Worker:
             full=full,
             channel=self._channel,
         )
+        empty = [row for row in rows if row["item_id"] is None]
+        if empty:
+            await self._parts.db.run("turn.unlease", empty)
         for row in rows:
-            self._start(row, claimed_at)
+            if row["item_id"] is not None:
+                self._start(row, claimed_at)
         if len(rows) == limit:
             return 0.0
         return await self._until_due("turn.next_due")

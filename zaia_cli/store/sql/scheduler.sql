@@ -18,6 +18,22 @@ JOIN hot h ON h.organization_id = a.organization_id AND h.conversation_id = %(co
 WHERE a.organization_id = %(organization_id)s AND a.id = %(token)s AND a.state = 'running'
   AND (h.token IS DISTINCT FROM a.id OR h.lease_until < now() OR a.started_at < now() - make_interval(secs => %(reclaim_after_s)s))
 
+-- name: heal_leases
+-- A safety net, now and then: leases that ran out and that no running attempt stands for.
+UPDATE hot h SET token = NULL, lease_holder = NULL, lease_until = NULL
+WHERE h.lease_until < now() AND NOT EXISTS (SELECT 1 FROM attempts a
+  WHERE a.organization_id = h.organization_id AND a.id = h.token AND a.state = 'running')
+RETURNING h.organization_id, h.conversation_id
+
+-- name: heal_due
+-- A safety net, now and then: a waiting item makes its conversation due.
+UPDATE hot h SET due_at = coalesce(i.due_at, now())
+FROM work_items i
+WHERE i.state = 'pending' AND i.updated_at < now() - interval '1 minute'
+  AND h.organization_id = i.organization_id AND h.conversation_id = i.conversation_id
+  AND h.owner = 'agent' AND h.token IS NULL AND h.due_at IS NULL
+RETURNING h.organization_id, h.conversation_id
+
 -- name: record_lost_call
 -- A worker that died may have had a model call in flight: its cost is unknown, not zero.
 INSERT INTO model_calls (organization_id, item_id, step, try, conversation_id, attempt_id, assistant, prompt, prompt_version,

@@ -42,12 +42,20 @@ SELECT l.organization_id, l.conversation_id, l.token, l.done_until, t.id AS item
   p.name AS contact_name, o.name AS organization_name, o.timezone, o.settings,
   a.prompt, a.prompt_version, a.model, a.fallback_models, a.tools, k.base_url, k.token_env
 FROM leased l
-JOIN taken t ON t.organization_id = l.organization_id AND t.conversation_id = l.conversation_id
+LEFT JOIN taken t ON t.organization_id = l.organization_id AND t.conversation_id = l.conversation_id
 JOIN conversations c ON c.organization_id = l.organization_id AND c.id = l.conversation_id
 JOIN contacts p ON p.organization_id = c.organization_id AND p.id = c.contact_id
 JOIN organizations o ON o.id = l.organization_id
 JOIN channel_accounts k ON k.organization_id = c.organization_id AND k.channel = c.channel AND k.account = c.account
 JOIN assistants a ON a.organization_id = c.organization_id AND a.slug = c.assistant
+
+-- name: unlease
+-- A lease without an item: the item ended between the claim's snapshot and its lock. What intake has set due stays due.
+UPDATE hot h SET token = NULL, lease_holder = NULL, lease_until = NULL,
+  due_at = coalesce(h.due_at, (SELECT i.due_at FROM work_items i WHERE i.organization_id = h.organization_id
+    AND i.conversation_id = h.conversation_id AND i.state = 'pending'))
+FROM jsonb_to_recordset(%(rows)s) AS r(organization_id text, conversation_id uuid, token uuid)
+WHERE h.organization_id = r.organization_id AND h.conversation_id = r.conversation_id AND h.token = r.token
 
 -- name: next_due
 -- Seconds until the next conversation is due; null when none waits.
