@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import hashlib
+import hmac
 import json
 import signal
 import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from queue import Queue
+from threading import Thread
 from typing import Any
 
 import psycopg
@@ -51,7 +58,59 @@ def test_a_script_that_is_not_there_is_a_configuration_error(zaia: Zaia, workspa
 
 
 def test_a_secret_that_is_not_set_is_a_configuration_error(zaia: Zaia) -> None:
-    assert zaia("sim", "whatsapp", "--app-secret-env", "NOT_SET_ANYWHERE").exit_code == 2
+    done = zaia("sim", "whatsapp", "--app-secret-env", "NOT_SET_ANYWHERE")
+    assert done.exit_code == 2
+    assert "NOT_SET_ANYWHERE" in done.stderr
+
+
+@contextmanager
+def receiver() -> Iterator[tuple[str, Queue[tuple[str, str, bytes]]]]:
+    """A webhook that keeps path, signature and body of what it is told."""
+    told: Queue[tuple[str, str, bytes]] = Queue()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers["Content-Length"]))
+            told.put((self.path, self.headers.get("X-Hub-Signature-256", ""), body))
+            self.send_response(200)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+        def log_message(self, format: str, *args: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        serving = Thread(target=server.serve_forever)
+        serving.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}", told
+        finally:
+            server.shutdown()
+            serving.join()
+
+
+def test_the_graph_stand_in_posts_signed_statuses_of_what_it_accepted_until_it_is_stopped() -> None:
+    secret = {"SIM_SECRET": "segredo"}
+    with (
+        receiver() as (webhook, told),
+        started("sim", "whatsapp", "--webhook-url", webhook, "--app-secret-env", "SIM_SECRET", env=secret) as sim,
+    ):
+        assert sim.stdout is not None
+        graph = sim.stdout.readline().strip()
+        fetch(f"{graph}/_sim/plan", {"nth": 1, "statuses": ["sent", "failed"]})
+        send = {"messaging_product": "whatsapp", "to": "5511900010000", "text": {"body": "Oi"}}
+        accepted = fetch(f"{graph}/v23.0/100000000000001/messages", send | {"biz_opaque_callback_data": "ours"})
+        statuses = []
+        for path, signature, body in (told.get(timeout=10), told.get(timeout=10)):
+            assert path == "/webhooks/whatsapp"
+            assert signature == "sha256=" + hmac.new(b"segredo", body, hashlib.sha256).hexdigest()
+            [status] = json.loads(body)["entry"][0]["changes"][0]["value"]["statuses"]
+            assert status["id"] == accepted["messages"][0]["id"]
+            assert status["biz_opaque_callback_data"] == "ours"
+            statuses.append(status["status"])
+        assert statuses == ["sent", "failed"]
+        sim.send_signal(signal.SIGTERM)
+        assert sim.wait(timeout=20) == 0
 
 
 def test_what_the_worker_sends_arrives_at_the_graph_stand_in_and_its_status_comes_back(

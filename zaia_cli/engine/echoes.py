@@ -36,6 +36,10 @@ async def receive_echoes(
 async def _receive(
     session: Session, channels: Mapping[str, OutboundChannel], organization_id: str, conversation_id: UUID, echo: Echo
 ) -> None:
+    # In this order: a send that reports between the two reads is still flying in the first, or known in the second.
+    flying = await session.run(
+        "outbox.in_flight_parts", organization_id=organization_id, conversation_id=conversation_id
+    )
     if await session.run("outbox.part_of_echo", organization_id=organization_id, provider_id=echo.provider_id):
         return
     row = {
@@ -48,9 +52,6 @@ async def _receive(
         "sent_at": echo.sent_at,
         "raw": echo.raw,
     }
-    flying = await session.run(
-        "outbox.in_flight_parts", organization_id=organization_id, conversation_id=conversation_id
-    )
     proven = next((part for part in flying if part["state"] == "unknown" and part["text"] == echo.text), None)
     if proven is not None:
         await session.run(

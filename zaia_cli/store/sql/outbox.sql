@@ -237,11 +237,13 @@ WHERE p.organization_id = e.organization_id AND p.provider_message_id = e.provid
 RETURNING e.organization_id, e.provider_id
 
 -- name: ripe_echoes
--- Held echoes of conversations where nothing of ours is in flight any more: a person wrote them.
+-- Held echoes of conversations where nothing of ours is in flight any more: a person wrote them. One snapshot decides:
+-- the part may have been accepted since the known echoes were dropped.
 SELECT e.organization_id, e.channel, e.account, e.provider_id, e.conversation_id, e.text, e.sent_at
 FROM held_echoes e
 WHERE NOT EXISTS (SELECT 1 FROM parts p WHERE p.organization_id = e.organization_id
   AND p.conversation_id = e.conversation_id AND p.state IN ('sending', 'unknown'))
+  AND NOT EXISTS (SELECT 1 FROM parts p WHERE p.organization_id = e.organization_id AND p.provider_message_id = e.provider_id)
 ORDER BY e.sent_at LIMIT 100
 
 -- name: delete_echo
