@@ -169,6 +169,18 @@ async def test_an_expired_lease_is_recovered_and_the_first_owner_can_write_nothi
     await world.is_quiet()
 
 
+async def test_several_schedulers_at_once_reclaim_a_stalled_turn_once(world: World) -> None:
+    """Case 021: recovery is a conditional write, not a job that could stall itself."""
+    await settled_message(world)
+    await claim(world)
+    await world.travel(121)
+    await asyncio.gather(*(world.tick() for _ in range(6)))
+    assert await world.one("SELECT count(*) FROM events WHERE why = 'lease expired'") == 1
+    assert await world.one("SELECT attempts FROM work_items") == 1
+    await world.work()
+    assert world.sent() == ["Recebi: oi"]
+
+
 async def test_an_expired_lease_with_no_attempt_left_goes_to_a_person(world: World) -> None:
     world.configure(recovery={"max_attempts": 1})
     await settled_message(world)
