@@ -8,7 +8,7 @@ import re
 import shlex
 import subprocess
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
@@ -16,8 +16,6 @@ from tests.cli.conftest import Zaia
 from tests.cli.processes import started
 from zaia_cli.cli.demo import _problems
 from zaia_cli.cli.demo_stage import Stage
-
-NO_STAGE = cast(Stage, None)  # what is compared is in the rows
 
 
 def typed(line: str, folder: Path) -> subprocess.CompletedProcess[str]:
@@ -104,9 +102,9 @@ def told(customer: str, **different: Any) -> dict[str, Any]:
 )
 def test_each_disagreement_is_named(position: int, different: dict[str, Any], problem: str) -> None:
     rows = [told(name) for name in ("ana", "bruno", "carla", "davi", "elisa")]
-    assert _problems(NO_STAGE, rows) == []
+    assert _problems(rows) == []
     rows[position] |= different
-    [found] = _problems(NO_STAGE, rows)
+    [found] = _problems(rows)
     assert found.startswith(problem)
 
 

@@ -53,7 +53,12 @@ def test_the_document_has_the_promised_shape(ingest: Any) -> None:
     assert (document["statuses"], document["ignored"], len(document["rejected"])) == (1, 1, 1)
     assert document["rejected"][0]["index"] == 3
     assert document["rejected"][0]["reason"] == "no organization has this account"
+    assert set(document) == {
+        "schema_version", "received", "accepted", "duplicates", "statuses", "ignored", "rejected", "items",
+    }  # fmt: skip
+    assert set(document["rejected"][0]) >= {"index", "reason"}
     [item] = document["items"]
+    assert set(item) >= {"reference", "conversation", "class", "message_id"}
     assert item["reference"].startswith("ZA-")
     assert (item["class"], item["message_id"]) == ("standard", "wamid.1")
     assert len(item["conversation"]) == 36
@@ -118,10 +123,14 @@ def test_a_missing_file_is_not_found(zaia: Zaia, workspace: Path, dsn: str) -> N
 @pytest.mark.parametrize(
     ("name", "channel"),
     [
+        ("whatsapp_text", "whatsapp"),
         ("whatsapp_batch", "whatsapp"),
         ("whatsapp_types", "whatsapp"),
+        ("whatsapp_changes", "whatsapp"),
+        ("whatsapp_username", "whatsapp"),
         ("instagram_messages", "instagram"),
         ("http_form", "http"),
+        ("http_request", "http"),
     ],
 )
 def test_the_packaged_payloads_are_taken_in(ingest: Any, workspace: Path, name: str, channel: str) -> None:
@@ -131,6 +140,15 @@ def test_the_packaged_payloads_are_taken_in(ingest: Any, workspace: Path, name: 
     assert document["accepted"] > 0
     counted = sum(document[key] for key in ("accepted", "duplicates", "statuses", "ignored"))
     assert document["received"] == counted + len(document["rejected"])
+
+
+def test_packaged_statuses_of_unknown_sends_are_counted_and_open_nothing(
+    ingest: Any, stats: Any, workspace: Path
+) -> None:
+    code, document, _ = ingest((workspace / "fixtures" / "webhooks" / "whatsapp_statuses.json").read_text("utf-8"))
+    assert (code, document["accepted"], document["statuses"]) == (0, 0, document["received"])
+    assert document["statuses"] > 0
+    assert (stats()["pending"], stats()["rejected_inputs"]) == (0, 0)
 
 
 def test_stdin_and_a_terminal_table(zaia: Zaia, workspace: Path, dsn: str, ingest: Any) -> None:

@@ -63,6 +63,19 @@ def test_for_ends_an_idle_worker(asked: tuple[str, ...], dsn: str) -> None:
     assert "up to 1 turns" in told
 
 
+@pytest.mark.parametrize("is_alone", [False, True])
+def test_without_the_scheduler_nobody_takes_an_expired_lease_back(
+    asked: tuple[str, ...], dsn: str, is_alone: bool
+) -> None:
+    with psycopg.connect(dsn) as connection:
+        connection.execute("UPDATE hot SET token = gen_random_uuid(), lease_until = now() - interval '1 hour'")
+    options = ("--no-scheduler",) if is_alone else ()
+    with started("run-worker", "--for", "1", *options, *asked, env=FAST) as worker:
+        _, told = worker.communicate(timeout=40)
+    assert worker.returncode == 0, told
+    assert one(dsn, "SELECT count(*) FROM hot WHERE token IS NOT NULL") == int(is_alone)
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_drains_an_idle_worker(asked: tuple[str, ...], dsn: str, number: signal.Signals) -> None:
     with started("run-worker", "--json", *asked, env=FAST) as worker:
@@ -147,3 +160,20 @@ def test_a_worker_may_start_without_tokens_when_asked(asked: tuple[str, ...]) ->
     with started("run-worker", "--drain", "--without-tokens", *asked, env={**FAST, "WHATSAPP_TOKEN": ""}) as worker:
         _, errors = worker.communicate(timeout=30)
     assert worker.returncode == 0, errors
+
+
+def test_a_database_that_does_not_answer_is_exit_5(workspace: Path) -> None:
+    away = "postgresql://zaia@127.0.0.1:1/zaia?connect_timeout=1"
+    with started("run-worker", "--json", "--workspace", workspace, "--database-url", away, env=FAST) as worker:
+        answer, told = worker.communicate(timeout=40)
+    assert worker.returncode == 5, told
+    assert json.loads(answer)["error"]["kind"] == "database_unavailable"
+
+
+def test_pending_migrations_are_exit_6_and_name_the_command(workspace: Path, empty_dsn: str) -> None:
+    with started("run-worker", "--json", "--workspace", workspace, "--database-url", empty_dsn, env=FAST) as worker:
+        answer, told = worker.communicate(timeout=40)
+    assert worker.returncode == 6, told
+    assert json.loads(answer)["error"]["kind"] == "not_migrated"
+    assert "zaia db upgrade" in told
+    assert one(empty_dsn, "SELECT to_regclass('work_items')") is None

@@ -1,7 +1,8 @@
 """Playing the public bug reports of ``shared/cases/channels`` through the real engine.
 
 Idea: a case says when webhooks come, what the model and the provider answer; time inside a case runs 20 times faster,
-longer gaps are travelled. Invariant: nothing is called but the webhook, the worker and the simulator.
+longer gaps are travelled, and what a case means to be one burst has a window that a busy machine keeps. Invariant:
+nothing is called but the webhook, the worker and the simulator.
 """
 
 from __future__ import annotations
@@ -85,7 +86,9 @@ async def play(world: World, case: dict[str, Any], now: int) -> list[int]:
     """
     given = case["input"]
     world.script(script_of(given.get("llm", [])))
-    window_s = given.get("coalesce_window_s", 1.0) / SPEED
+    window_s = given.get("coalesce_window_s", 1.0)
+    is_burst = window_s >= 2
+    window_s = max(window_s / SPEED, 1.5) if is_burst else window_s / SPEED
     world.configure(turn={"coalesce_s": window_s, "coalesce_max_s": max(window_s * 4, 0.2)})
     statuses: list[int] = []
     tasks: list[asyncio.Task[int]] = []
@@ -100,6 +103,8 @@ async def play(world: World, case: dict[str, Any], now: int) -> list[int]:
                 await _settle(world, worker)
                 await world.travel(gap)
             elif gap > 0:
+                if gap > 1 and not is_burst:
+                    await world.until("SELECT count(*) FROM work_items WHERE state = 'pending'", 0)
                 await asyncio.sleep(gap / SPEED)
             if step["event"] == "webhook":
                 body = shifted(step["body"], now - _CASE_NOW)

@@ -202,3 +202,21 @@ async def test_cancelling_the_newer_request_does_not_drop_the_one_that_runs(worl
     assert world.sent() == ["Recebi: um | dois"]
     states = [row["state"] for row in await world.rows("SELECT state FROM work_items ORDER BY opened_at")]
     assert states == ["completed", "cancelled"]
+
+
+async def test_after_a_handback_the_agent_answers_what_was_left_and_not_its_own_handoff_text(world: World) -> None:
+    world.script("[[rules]]\nnth = 1\nstatus = 401\n[[rules]]\ntext = 'Recebi: {burst}'\n")
+    await world.say("oi", "e aí?")
+    await world.work()
+    await people.resolve(world.db, ORG, await conversation(world), by="ana", return_to_agent=True)
+    await world.work()
+    assert world.sent() == ["Vou te passar para um atendente.", "Recebi: oi | e aí?"]
+
+
+async def test_what_a_person_answered_is_not_tried_again(world: World) -> None:
+    world.script("[[rules]]\nstatus = 401\n")
+    await world.say("oi")
+    await world.work()
+    await people.reply(world.db, ORG, await conversation(world), text="Já vi!", by="ana", channels=world.channels)
+    with pytest.raises(RefusedError, match="a person has answered"):
+        await people.retry(world.db, ORG, await world.one("SELECT id FROM work_items"), by="ana")

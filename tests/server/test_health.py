@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import psycopg
+import pytest
+
 from tests.engine.world import message, whatsapp
 from tests.server.conftest import Client, Serve
+from zaia_cli.store import migrate
 from zaia_cli.store.database import Database
 
 
@@ -17,6 +21,24 @@ async def test_a_database_without_tables_is_not_ready(serve: Serve, empty_dsn: s
         status, answer, _ = await client.get("/readyz")
         assert status == 503
         assert "no tables" in answer
+
+
+async def test_a_database_that_waits_for_migrations_or_is_newer_is_not_ready(
+    serve: Serve, empty_dsn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    migrate.upgrade(empty_dsn)
+    head = migrate.status(empty_dsn).head
+    async with await Database.open(empty_dsn) as database, serve(database=database) as client:
+        assert (await client.get("/readyz"))[0] == 200
+        with monkeypatch.context() as later:
+            later.setattr(migrate, "_read_chain", lambda: (head, "next"))
+            status, answer, _ = await client.get("/readyz")
+        assert (status, "not_migrated" in answer) == (503, True)
+        with psycopg.connect(empty_dsn) as connection:
+            connection.execute("UPDATE alembic_version SET version_num = 'from_the_future'")
+        status, answer, _ = await client.get("/readyz")
+        assert (status, "database_ahead" in answer) == (503, True)
+        assert (await client.get("/healthz"))[0] == 200
 
 
 async def test_metrics_count_what_is_in_the_database(client: Client) -> None:

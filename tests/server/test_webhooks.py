@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
+import time
 from pathlib import Path
 from typing import Any
 
@@ -14,14 +15,17 @@ import pytest
 from psycopg.rows import dict_row
 from psycopg_pool import AsyncConnectionPool
 
+from tests.engine.cases import shifted
 from tests.engine.world import message, whatsapp
 from tests.server.conftest import Client, Serve, company, sign
+from tests.server.odd import with_odd_values
 from zaia_cli.core.config import Config
 from zaia_cli.server import accounts
 from zaia_cli.store.database import Database
 from zaia_cli.store.organizations import apply
 
 CASES = Path(__file__).parents[2].parent / "shared" / "cases" / "channels"
+CASE_NOW = 1_790_000_000
 STORED = ("receipts", "messages", "rejected_inputs", "work_items")
 
 
@@ -72,7 +76,16 @@ async def test_challenge_is_answered_as_plain_text(client: Client) -> None:
                 assert answer.headers["content-type"] == wanted["content_type"]
 
 
-@pytest.mark.parametrize("query", ["", "hub.mode=subscribe", "hub.mode=subscribe&hub.verify_token=&hub.challenge=1"])
+@pytest.mark.parametrize(
+    "query",
+    [
+        "",
+        "hub.mode=subscribe",
+        "hub.mode=subscribe&hub.verify_token=&hub.challenge=1",
+        "hub.mode=subscribe&hub.verify_token=%00%ff%C3%A9&hub.challenge=1",
+        "hub.mode=%ED%A0%80&hub.verify_token=vt-123",
+    ],
+)
 async def test_challenge_without_token_is_refused(client: Client, query: str) -> None:
     assert (await client.get(f"/webhooks/instagram?{query}"))[0] == 403
 
@@ -127,6 +140,32 @@ async def test_json_of_another_shape_is_never_an_internal_error(client: Client, 
     for channel in ("whatsapp", "instagram"):
         assert await client.deliver(body, channel=channel) == 200
     assert await client.count("messages") == 0
+
+
+def whatsapp_payload(n: int) -> dict[str, Any]:
+    status = {"id": f"wamid.OUT{n}", "status": "delivered", "timestamp": "1790000000", "recipient_id": "5511900010000"}
+    payload = text(f"wamid.{n}")
+    payload["entry"][0]["changes"][0]["value"]["statuses"] = [status]
+    return payload
+
+
+def instagram_payload(n: int) -> dict[str, Any]:
+    event = {
+        "sender": {"id": "900000000000001"},
+        "recipient": {"id": "178100000000000001"},
+        "timestamp": 1_790_000_000_000,
+        "message": {"mid": f"mid.{n}", "text": "Oi"},
+    }
+    return {"object": "instagram", "entry": [{"id": "178100000000000001", "time": 1, "messaging": [event]}]}
+
+
+@pytest.mark.parametrize(("channel", "make"), [("whatsapp", whatsapp_payload), ("instagram", instagram_payload)])
+async def test_an_odd_value_at_any_place_is_never_an_internal_error(client: Client, channel: str, make: Any) -> None:
+    answers = [(path, await client.deliver(payload, channel=channel)) for path, payload in with_odd_values(make)]
+    assert [(path, status) for path, status in answers if status != 200] == []
+    kept = await client.count("messages")
+    assert await client.deliver(make(len(answers) + 1), channel=channel) == 200
+    assert await client.count("messages") == kept + 1
 
 
 async def test_text_that_postgres_cannot_hold_is_taken_in_all_the_same(client: Client) -> None:
@@ -233,9 +272,11 @@ async def blocked_process(watcher: psycopg.AsyncConnection[Any]) -> int:
 
 
 async def test_200_comes_only_after_the_commit(client: Client, dsn: str) -> None:
+    steps = case("018_ack_only_after_commit.json")["input"]["steps"]
+    first, again = (shifted(steps[n]["body"], int(time.time()) - CASE_NOW) for n in (0, 2))
     async with await psycopg.AsyncConnection.connect(dsn) as blocker:
         await blocker.execute("LOCK TABLE messages IN ACCESS EXCLUSIVE MODE")
-        delivering = asyncio.create_task(client.deliver(text("wamid.1")))
+        delivering = asyncio.create_task(client.deliver(first))
         async with await psycopg.AsyncConnection.connect(dsn, autocommit=True) as watcher:
             blocked = await blocked_process(watcher)
             assert not delivering.done()
@@ -243,18 +284,16 @@ async def test_200_comes_only_after_the_commit(client: Client, dsn: str) -> None
         assert await delivering == 503
         await blocker.rollback()
     assert await stored(client) == [0, 0, 0, 0]
-    assert await client.deliver(text("wamid.1")) == 200
-    assert await client.count("messages") == 1
+    for repeats in range(2):
+        assert await client.deliver(again) == 200
+        assert await client.count("messages") == 1
+        async with client.db.transaction() as session:
+            assert (await session.execute("SELECT repeats FROM receipts"))[0]["repeats"] == repeats
+    assert await client.count("work_items") == 1
 
 
 async def test_instagram_is_delivered_alike(client: Client) -> None:
-    event = {
-        "sender": {"id": "900000000000001"},
-        "recipient": {"id": "178100000000000001"},
-        "timestamp": 1_790_000_000_000,
-        "message": {"mid": "mid.1", "text": "Oi"},
-    }
-    payload = {"object": "instagram", "entry": [{"id": "178100000000000001", "time": 1, "messaging": [event]}]}
+    payload = instagram_payload(1)
     assert await client.deliver(payload, "secret-b", channel="instagram") == 401
     assert await client.deliver(payload, channel="instagram") == 200
     assert await client.count("messages") == 1

@@ -53,3 +53,10 @@ def test_tool_steps_of_an_earlier_item_stand_before_its_answer() -> None:
     steps = {"i1": [StepRecord(1, "", (call,), {1: ToolRecord("succeeded", "paid")})]}
     history = build_history(rows, done_until=1, stored_until=None, earlier_steps=steps)
     assert [m.role for m in history.messages] == ["user", "assistant", "tool", "assistant", "user"]
+
+
+def test_what_a_handoff_text_did_not_answer_stands_last() -> None:
+    rows = [row("customer", "oi", 1, 1), row("agent", "Vou te passar.", None, 1), row("customer", "alguém?", 2, 2)]
+    history = build_history(rows, done_until=0, stored_until=None, earlier_steps={})
+    assert [m.content for m in history.messages] == ["Vou te passar.", "oi", "alguém?"]
+    assert history.unanswered_count == 2

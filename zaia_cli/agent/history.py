@@ -50,7 +50,8 @@ def build_history(
     later: list[ChatMessage] = []
     shown: set[Any] = set()
     read_until, unanswered = done_until, 0
-    for row in rows:
+    # What is still unanswered stands last, behind words that did not answer it (a handoff text).
+    for row in sorted(rows, key=lambda row: row["seq"] is not None and row["seq"] > done_until):
         if row["seq"] is not None:
             read_until = max(read_until, row["seq"])
         if row["is_deleted"] or is_effectively_empty(row["text"]):

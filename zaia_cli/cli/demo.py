@@ -57,7 +57,7 @@ async def demo(options: Options) -> None:
                 worker.stop()
                 await running
             rows = await _rows(stage)
-            problems = _problems(stage, rows)
+            problems = _problems(rows)
         _tell(options, runtime, rows, problems)
     if problems:
         raise CheckFailedError("; ".join(problems), hint="zaia status, zaia queue list")
@@ -133,7 +133,7 @@ async def _rows(stage: Stage) -> list[dict[str, Any]]:
     ]
 
 
-def _problems(stage: Stage, rows: list[dict[str, Any]]) -> list[str]:
+def _problems(rows: list[dict[str, Any]]) -> list[str]:
     """Where the database and the stand-in's own count disagree with one reply per burst."""
     problems = [
         f"{row['customer']}: {row['replies']} replies in the database, {row['sent']} sent"

@@ -7,13 +7,13 @@ what was opened is closed in reverse, and litellm is imported only when a model 
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import os
 import secrets
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import TYPE_CHECKING
 
 from zaia_cli.cli.readiness import require_ready
@@ -60,14 +60,12 @@ async def open_engine(
             prices=load_prices(chosen.prices),
             prompts_dir=runtime.workspace.prompts_dir,
             worker=f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(2)}",
+            warm_up=partial(_warm_up, runtime.database, router),
         )
         await require_ready(parts, router, needs_tokens=needs_tokens)
-        warming = asyncio.create_task(_warm_up(runtime.database, router))
         try:
             yield parts
         finally:
-            warming.cancel()
-            await asyncio.gather(warming, return_exceptions=True)
             await router.close()
 
 

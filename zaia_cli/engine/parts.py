@@ -6,7 +6,7 @@ environment or the configuration file. Tested wherever the engine is.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -20,9 +20,16 @@ from zaia_cli.store.database import Database
 __all__ = ["EngineParts"]
 
 
+async def _nothing() -> None: ...
+
+
 @dataclass(frozen=True, slots=True)
 class EngineParts:
-    """Everything that a worker needs. ``worker`` is a name that operators recognise: host, process, random part."""
+    """Everything that a worker needs.
+
+    ``worker`` is a name that operators recognise: host, process, random part. ``warm_up`` prepares the models; no turn
+    is claimed before it has ended, so that no customer's deadline pays for it.
+    """
 
     db: Database
     config: Config
@@ -32,3 +39,4 @@ class EngineParts:
     prompts_dir: Path
     worker: str
     tools: Mapping[str, Tool] = field(default_factory=lambda: dict(BUILT_IN))
+    warm_up: Callable[[], Awaitable[None]] = _nothing

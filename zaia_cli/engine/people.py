@@ -201,6 +201,8 @@ async def retry(db: Database, org: str, item_id: UUID, *, by: str) -> dict[str, 
         item = await _locked_item(session, org, item_id)
         if item["state"] not in ("needs_human", "failed"):
             raise RefusedError(f"{item['reference']} is {item['state']}; only failed items are tried again")
+        if item["is_answered"]:
+            raise RefusedError(f"a person has answered {item['reference']} already", hint="zaia human resolve")
         where = {"organization_id": org, "conversation_id": item["conversation_id"]}
         await session.run("lanes.resolve_handoff", **where, by=by)
         await session.run("people.reset_attempts", organization_id=org, item_id=item_id)

@@ -10,6 +10,7 @@ from typing import Any
 from uuid import UUID
 
 from zaia_cli.core.errors import ConfigError, NotFoundError, RefusedError
+from zaia_cli.engine.failures import part_failed
 from zaia_cli.engine.lanes import lock_conversation
 from zaia_cli.store.database import Database, Session
 
@@ -32,7 +33,7 @@ async def mark_sent(db: Database, part: str, *, by: str) -> dict[str, Any]:
 
 
 async def fail(db: Database, part: str, *, by: str) -> dict[str, Any]:
-    """Record that an unknown part will not be sent."""
+    """Record that an unknown part will not be sent; the customer waits for a person then."""
     return await _settle(db, part, "failed", by, "given up by a person")
 
 
@@ -63,6 +64,9 @@ async def _settle(db: Database, part: str, state: str, by: str, why: str) -> dic
         )
         if not moved:
             raise RefusedError(f"{part} is {found[0]['state']}; nothing was changed", hint="zaia reconcile")
+        if state == "failed":
+            failed = {**found[0], "reply_id": reply_id, "n": n, "error": {"message": why}}
+            await part_failed(session, {}, failed, actor="person", by=by)
         return {"part": part, "from": moved[0]["before"], "to": moved[0]["state"]}
 
     done = await db.with_retries(work)

@@ -47,6 +47,7 @@ class Worker:
         self._wake_turns = asyncio.Event()
         self._wake_sends = asyncio.Event()
         self._turns: dict[asyncio.Task[None], str] = {}
+        self._is_warm = False
         self._committer = Committer(parts.db, worker=parts.worker)
         self._job = TurnJob(parts, self._committer, self._stopping.is_set)
         self._delivery = Delivery(
@@ -78,6 +79,7 @@ class Worker:
         events: dict[Any, asyncio.Event] = {self._claim: self._wake_turns, self._send: self._wake_sends}
         tasks = [asyncio.create_task(self._loop(work, events.get(work))) for work in loops]
         listener = asyncio.create_task(self._listen())
+        warming = asyncio.create_task(self._warm_up())
         try:
             if until_idle:
                 tasks.append(asyncio.create_task(self._stop_when_idle()))
@@ -89,9 +91,9 @@ class Worker:
             await self._finish()
         finally:
             self.stop()
-            for task in (*tasks, listener):
+            for task in (*tasks, listener, warming):
                 task.cancel()
-            await asyncio.gather(*tasks, listener, return_exceptions=True)
+            await asyncio.gather(*tasks, listener, warming, return_exceptions=True)
 
     async def _finish(self) -> None:
         while self._turns:
@@ -100,6 +102,8 @@ class Worker:
             await self._delivery.start_due()
         await self._delivery.finish()
         with contextlib.suppress(UnavailableError):
+            if self._has_scheduler:
+                await send_due_alerts(self._parts.db, self._parts.config.alerts.sinks)
             await self._parts.db.run("scheduler.goodbye", worker=self._parts.worker)
 
     async def _loop(self, work: Callable[[], Awaitable[float]], wake: asyncio.Event | None) -> None:
@@ -121,7 +125,14 @@ class Worker:
                 async with asyncio.timeout(wait_s):
                     await (wake or self._stopping).wait()
 
+    async def _warm_up(self) -> None:
+        await self._parts.warm_up()
+        self._is_warm = True
+        self._wake_turns.set()
+
     async def _claim(self) -> float:
+        if not self._is_warm:
+            return self._parts.config.queue.poll_s
         queue = self._parts.config.queue
         free = queue.concurrency - len(self._turns)
         if free <= 0:

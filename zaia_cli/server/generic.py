@@ -15,7 +15,7 @@ from starlette.responses import JSONResponse, Response
 from zaia_cli.channels import http
 from zaia_cli.core.inbound import Message
 from zaia_cli.server.accounts import ServedAccount, secrets_of
-from zaia_cli.server.body import BadBodyError, parse_json, read_body
+from zaia_cli.server.body import parse_json, read_body
 from zaia_cli.server.receiving import receive
 from zaia_cli.server.site import Site, refusal
 
@@ -38,7 +38,7 @@ class GenericIntake:
         """Take in one request.
 
         Answers 200 with ``reference, state, class, conversation, duplicate, result``; 401 wrong token; 404 no such
-        account; 422 an object that is no request (kept as rejected).
+        account; 400 no JSON; 422 JSON that is no request (kept as rejected).
         """
         account = await self._account(request.path_params["account"])
         if account is None:
@@ -48,8 +48,6 @@ class GenericIntake:
         if account.token_env and not _has_token(request, secrets_of([account.token_env])):
             return refusal(401, "unauthorized", "missing or wrong bearer token")
         payload = parse_json(await read_body(request, self._site.config.intake.max_body_bytes))
-        if not isinstance(payload, dict):
-            raise BadBodyError("one JSON object is expected", 400)
         events = list(http.parse(payload, account.account))
         report = await receive(self._site.intake, events)
         if report.rejected:

@@ -22,8 +22,9 @@ WHERE organization_id = %(organization_id)s AND id = %(approval_id)s AND state =
 RETURNING id
 
 -- name: find_item
-SELECT organization_id, id AS item_id, conversation_id, reference, state, class FROM work_items
-WHERE organization_id = %(organization_id)s AND id = %(item_id)s
+SELECT i.organization_id, i.id AS item_id, i.conversation_id, i.reference, i.state, i.class, i.last_seq <= h.done_until AS is_answered
+FROM work_items i JOIN hot h ON h.organization_id = i.organization_id AND h.conversation_id = i.conversation_id
+WHERE i.organization_id = %(organization_id)s AND i.id = %(item_id)s
 
 -- name: reset_attempts
 UPDATE work_items SET attempts = 0, yields = 0 WHERE organization_id = %(organization_id)s AND id = %(item_id)s

@@ -319,6 +319,6 @@ WITH item AS (
 ), logged AS (
   INSERT INTO events (organization_id, conversation_id, item_id, entity, entity_id, from_state, to_state, actor, by, why, trace_id)
   SELECT organization_id, conversation_id, id, 'item', id::text, 'processing', 'cancelled', 'worker', %(by)s,
-    'every message was deleted by the customer', trace_id FROM item
+    'nothing is left to answer', trace_id FROM item
 )
 SELECT id FROM item
