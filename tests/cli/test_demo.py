@@ -85,7 +85,8 @@ def test_a_second_copy_at_the_stand_in_is_a_failed_check(
 
 def told(customer: str, **different: Any) -> dict[str, Any]:
     quoted = "Oi! | Vocês entregam no sábado? | É para o CEP 01310-100."
-    row = {"customer": customer, "messages": 3, "replies": 1, "sent": 1, "owner": "human", "said": quoted}
+    owner = "human" if customer in ("bruno", "carla") else "agent"
+    row = {"customer": customer, "messages": 3, "replies": 1, "sent": 1, "owner": owner, "said": quoted}
     return row | different
 
 
@@ -96,8 +97,9 @@ def told(customer: str, **different: Any) -> dict[str, Any]:
         (3, {"replies": 2}, "davi: 2 replies in the database, 1 sent"),
         (0, {"messages": 5}, "ana: the answer does not quote her three messages"),
         (0, {"said": "Oi!"}, "ana: the answer does not quote her three messages: Oi!"),
-        (1, {"owner": "agent"}, "bruno: nobody took over"),
-        (2, {"owner": "agent"}, "carla: nobody took over"),
+        (1, {"owner": "agent"}, "bruno: the owner is agent"),
+        (2, {"owner": "agent"}, "carla: the owner is agent"),
+        (4, {"owner": "human"}, "elisa: the owner is human"),
     ],
 )
 def test_each_disagreement_is_named(position: int, different: dict[str, Any], problem: str) -> None:

@@ -113,3 +113,23 @@ def test_an_unknown_organization_exits_4(on: Zaia, action: str) -> None:
 
 def test_a_missing_file_exits_4(on: Zaia, tmp_path: Path) -> None:
     assert on("org", "apply", tmp_path / "nothing.toml").exit_code == 4
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "told"),
+    [
+        ('prompt_version = "v1"', 'prompt_version = "v9"', "v9"),
+        ('"close_conversation"', '"close_conversasion"', "close_conversation"),
+    ],
+)
+def test_a_prompt_or_tool_that_does_not_exist_is_refused_and_nothing_is_changed(
+    zaia: Zaia, workspace: Path, before: str, after: str, told: str
+) -> None:
+    file = workspace / "fixtures" / "organizations" / "loja-exemplo.toml"
+    text = file.read_text("utf-8")
+    assert before in text
+    file.write_text(text.replace(before, after), "utf-8")
+    refused = zaia("org", "apply", file, "--workspace", workspace)
+    assert refused.exit_code == 2
+    assert told in refused.stderr
+    assert zaia("org", "list", "--workspace", workspace, "--json").stdout.count("loja-exemplo") == 0

@@ -139,14 +139,12 @@ async def test_settings_that_the_file_does_not_know_survive(db: Database, dsn: s
         assert connection.execute("SELECT settings -> 'paused', name FROM organizations").fetchone() == (True, "Outra")
 
 
-async def test_the_prompt_version_is_only_seeded(db: Database) -> None:
+async def test_the_file_decides_the_prompt_version(db: Database) -> None:
     assistant = {"slug": "atendimento", "prompt": "atendimento", "model": "scripted/demo"}
     await apply(db, company())
     applied = await apply(db, company(assistants=[assistant | {"prompt_version": "v2"}]))
-    change = next(change for change in applied.changes if change.what == "assistant atendimento")
-    assert change.change == "unchanged"
-    assert "stays v1" in change.why
-    assert (await read(db, "loja"))["assistants"][0]["prompt_version"] == "v1"
+    assert outcomes(applied)["assistant atendimento"] == "updated"
+    assert (await read(db, "loja"))["assistants"][0]["prompt_version"] == "v2"
 
 
 async def test_another_prompt_brings_its_own_version(db: Database) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
+from difflib import get_close_matches
 from typing import Any, Literal, Protocol
 from uuid import UUID
 
@@ -20,6 +20,7 @@ from zaia_cli.core.text import fold
 
 __all__ = [
     "BUILT_IN",
+    "LATER",
     "CloseConversation",
     "Department",
     "Tool",
@@ -149,7 +150,8 @@ class CloseConversation:
 
 BUILT_IN: Mapping[str, Tool] = {tool.name: tool for tool in (TransferToDepartment(), CloseConversation())}
 
-_LATER = frozenset({"search_knowledge"})
+LATER = frozenset({"search_knowledge"})
+"""Names that organization files may use already; left out until they exist."""
 
 
 def choose_tools(names: Sequence[str], available: Mapping[str, Tool]) -> dict[str, Tool]:
@@ -163,9 +165,9 @@ def choose_tools(names: Sequence[str], available: Mapping[str, Tool]) -> dict[st
     for name in sorted(names):
         if name in available:
             chosen[name] = available[name]
-        elif name not in _LATER:
-            near = [known for known in available if fnmatchcase(known, f"*{name[:4]}*")] or list(available)
-            raise ConfigError(f"no tool named {name!r}", hint=f"tools: {', '.join(sorted(near))}")
+        elif name not in LATER:
+            near = get_close_matches(name, [*available, *LATER], n=1) or sorted(available)
+            raise ConfigError(f"there is no tool {name!r}", hint=f"did you mean {', '.join(near)}?")
     return chosen
 
 

@@ -143,7 +143,10 @@ def _problems(rows: list[dict[str, Any]]) -> list[str]:
     ana = rows[0]
     if ana["messages"] != 3 or not all(text in ana["said"] for text in ("Oi!", "sábado", "01310-100")):
         problems.append(f"ana: the answer does not quote her three messages: {ana['said']}")
-    problems += [f"{row['customer']}: nobody took over" for row in rows[1:3] if row["owner"] != "human"]
+    owners = dict(zip(_SCENES, ("agent", "human", "human", "agent", "agent"), strict=True))
+    problems += [
+        f"{row['customer']}: the owner is {row['owner']}" for row in rows if row["owner"] != owners[row["customer"]]
+    ]
     return problems
 
 

@@ -58,8 +58,8 @@ async def ingest(
     """Take in payloads from a file through the intake that webhooks use.
 
     FILE holds one JSON payload, an array of payloads, or one payload a line. Taking the same file in twice changes
-    nothing: repeats are counted. A line that is not JSON, or an item that cannot be read, is rejected and kept (zaia
-    queue rejected); its neighbours go on. Exit 3 when there was nothing but rejected items.
+    nothing where messages have ids: repeats are counted. A line that is not JSON, or an item that cannot be read, is
+    rejected and kept (zaia queue rejected); its neighbours go on. Exit 3 when there was nothing but rejected items.
 
     Recorded messages are old, and one older than 24 hours goes to a person as too late to be answered; --fresh stamps
     them with the present time.

@@ -13,7 +13,7 @@ import typer
 
 from zaia_cli.cli.command import Options, command, group
 from zaia_cli.cli.queue import Operator, operator_name, tell
-from zaia_cli.cli.runtime import open_runtime
+from zaia_cli.cli.runtime import load_setup, open_runtime
 
 __all__ = ["app", "apply", "export", "list_organizations", "show", "unblock"]
 
@@ -33,13 +33,18 @@ async def apply(
 ) -> None:
     """Create or update organizations from files.
 
-    Every file is checked before the first is applied; each is applied whole or not at all. Safe to repeat. A prompt
-    version is only seeded; afterwards `zaia prompt publish` decides.
+    Every file is checked before the first is applied; each is applied whole or not at all. Safe to repeat.
+    Refuses, and changes nothing, when a prompt or a tool that an assistant names does not exist.
     """
+    from zaia_cli.cli.readiness import check_organization
     from zaia_cli.core.loading import load_organization
     from zaia_cli.store import organizations
 
     loaded = [load_organization(path) for path in files]
+    prompts_dir = load_setup(options).workspace.prompts_dir
+    for file in loaded:
+        for remark in check_organization(file, prompts_dir):
+            options.output.note(remark)
     async with open_runtime(options) as runtime:
         applied = [await organizations.apply(runtime.database, file) for file in loaded]
     told = [

@@ -64,8 +64,7 @@ class Applied:
 async def apply(db: Database, file: OrganizationFile) -> Applied:
     """Make the database say what the file says, in one transaction; applying the same file again changes nothing.
 
-    An assistant's ``prompt_version`` is written the first time, and again when the file names another prompt; otherwise
-    the stored one stays, because publishing decides it. Channels, assistants and departments that the file no longer
+    Channels, assistants and departments that the file no longer
     has are removed when nothing refers to them, else kept.
 
     Raises:
@@ -216,28 +215,21 @@ async def _put_departments(session: Session, slug: str, files: tuple[DepartmentF
 
 async def _put_assistants(session: Session, slug: str, files: tuple[AssistantFile, ...]) -> list[Change]:
     stored = {row["slug"]: row for row in await session.run("reports_organizations.assistants", slug=slug)}
-    wanted: dict[str, dict[str, Any]] = {}
-    kept: dict[str, str] = {}
-    for file in files:
-        version, before = file.prompt_version, stored.get(file.slug)
-        if before and before["prompt"] == file.prompt and before["prompt_version"] != version:
-            kept[f"assistant {file.slug}"] = (
-                f"prompt_version stays {before['prompt_version']}, the file's {version} only seeds a new assistant: "
-                "zaia prompt publish"
-            )
-            version = before["prompt_version"]
-        wanted[file.slug] = {
+    wanted = {
+        file.slug: {
             "slug": file.slug,
             "prompt": file.prompt,
-            "prompt_version": version,
+            "prompt_version": file.prompt_version,
             "model": file.model,
             "fallback_models": list(file.fallback_models),
             "tools": list(file.tools),
             "budgets": _budgets(file),
         }
+        for file in files
+    }
     differing, changes = _compared(wanted, stored, lambda row: f"assistant {row['slug']}")
     await session.run("reports_organizations.put_assistants", differing, slug=slug)
-    return [Change(change.what, change.change, kept.get(change.what, "")) for change in changes]
+    return changes
 
 
 async def _put_accounts(session: Session, slug: str, files: tuple[ChannelFile, ...]) -> list[Change]:

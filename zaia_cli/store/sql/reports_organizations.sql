@@ -56,15 +56,14 @@ FROM jsonb_to_recordset(%(rows)s) AS r(id uuid, name text, name_key text, assign
 ON CONFLICT (organization_id, name_key) DO UPDATE SET name = excluded.name, assignee = excluded.assignee
 
 -- name: put_assistants
--- Publishing decides the version of a prompt; the file seeds it, and again when it names another prompt.
+-- The file decides, until prompts are published.
 INSERT INTO assistants (organization_id, slug, prompt, prompt_version, model, fallback_models, tools, budgets)
 SELECT %(slug)s, r.slug, r.prompt, r.prompt_version, r.model, r.fallback_models, r.tools, r.budgets
 FROM jsonb_to_recordset(%(rows)s) AS r(slug text, prompt text, prompt_version text, model text, fallback_models jsonb,
   tools jsonb, budgets jsonb)
 ON CONFLICT (organization_id, slug) DO UPDATE SET prompt = excluded.prompt, model = excluded.model,
   fallback_models = excluded.fallback_models, tools = excluded.tools, budgets = excluded.budgets,
-  prompt_version = CASE WHEN assistants.prompt = excluded.prompt THEN assistants.prompt_version
-                        ELSE excluded.prompt_version END
+  prompt_version = excluded.prompt_version
 
 -- name: put_accounts
 INSERT INTO channel_accounts (organization_id, channel, account, assistant, base_url, token_env, app_secret_env,
