@@ -50,7 +50,7 @@ class Client:
     async def count(self, table: str) -> int:
         """How many rows a table has."""
         async with self.db.transaction() as session:
-            rows = await session.execute(f"SELECT count(*) AS n FROM {table}")  # type: ignore[arg-type]
+            rows = await session.execute(f"SELECT count(*) AS n FROM {table}")
         return int(rows[0]["n"])
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from tests.server.conftest import Client
 from zaia_cli.channels.sending import open_channels
 from zaia_cli.core.config import Config
-from zaia_cli.core.inbound import Ignored, Message, Party, Rejected
+from zaia_cli.core.inbound import Event, Ignored, Message, Party, Rejected
 from zaia_cli.engine.intake import Intake
 from zaia_cli.server.receiving import receive
 
@@ -19,7 +19,12 @@ def text(provider_id: str, account: str = "100000000000001", **raw: Any) -> Mess
 
 
 async def test_an_item_that_cannot_be_stored_is_kept_as_rejected_and_its_neighbours_go_on(client: Client) -> None:
-    events = [text("wamid.1"), text("wamid.2", odd=float("nan")), text("wamid.3"), Ignored("whatsapp", "history")]
+    events: list[Event] = [
+        text("wamid.1"),
+        text("wamid.2", odd=float("nan")),
+        text("wamid.3"),
+        Ignored("whatsapp", "history"),
+    ]
     async with open_channels(Config().delivery) as channels:
         report = await receive(Intake(client.db, Config(), channels), events)
     assert (report.received, report.accepted, report.ignored) == (4, 2, 1)
@@ -30,7 +35,12 @@ async def test_an_item_that_cannot_be_stored_is_kept_as_rejected_and_its_neighbo
 
 
 async def test_rejected_items_are_numbered_by_their_place(client: Client) -> None:
-    events = [text("wamid.1", "999"), text("wamid.2"), Rejected("whatsapp", "entry[0]", "odd"), text("wamid.3", "998")]
+    events: list[Event] = [
+        text("wamid.1", "999"),
+        text("wamid.2"),
+        Rejected("whatsapp", "entry[0]", "odd"),
+        text("wamid.3", "998"),
+    ]
     async with open_channels(Config().delivery) as channels:
         report = await receive(Intake(client.db, Config(), channels), events)
     assert [(row["index"], row["path"]) for row in report.rejected] == [

@@ -65,6 +65,7 @@ def _move(source: str, target: str, by: str, when: str) -> Transition:
 
 ITEM_TRANSITIONS: tuple[Transition, ...] = (
     _move("pending", "processing", "worker", "claimed with a lease"),
+    _move("pending", "needs_human", "channel", "a message came too late to be answered as new"),
     _move("processing", "completed", "worker", "turn committed"),
     _move("pending", "completed", "worker", "covered by a turn that read its messages"),
     _move("processing", "pending", "worker scheduler", "retry, give back, or lease expired"),

@@ -37,7 +37,8 @@ class Changes:
     touched: list[Row] = field(default_factory=list)
     changes: list[Row] = field(default_factory=list)
     notices: list[Row] = field(default_factory=list)
-    stale: list[UUID] = field(default_factory=list)
+    stale: dict[UUID, UUID] = field(default_factory=dict)
+    """Conversations that go to a person because a message came too late, with the item that it opened or joined."""
     events: list[Row] = field(default_factory=list)
     alerts: list[Row] = field(default_factory=list)
     report: list[Row] = field(default_factory=list)
@@ -123,7 +124,7 @@ class ConversationPlan:
                 "class": item and item.get("class"),
                 "message_id": message.provider_id,
                 "seq": row["seq"],
-                "state": item and item.get("state", "pending"),
+                "state": item and ("needs_human" if self.id in out.stale else item.get("state", "pending")),
                 "result": duplicate and duplicate.get("result"),
             }
         )
@@ -153,10 +154,10 @@ class ConversationPlan:
             self._reopened = True
         if self.head["owner"] != "agent":
             return None
+        item = self._join_or_open(message, text, request_key, out)
         if (self.now - message.sent_at).total_seconds() > self.config.intake.stale_after_s:
-            out.stale.append(self.id)
-            return None
-        return self._join_or_open(message, text, request_key, out)
+            out.stale[self.id] = item["id"]
+        return item
 
     def _join_or_open(self, message: Message, text: str, request_key: str | None, out: Changes) -> Row:
         decision = decide_class(

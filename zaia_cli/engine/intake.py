@@ -332,9 +332,9 @@ class Intake:
             if rows:
                 await session.run(name, rows)
         await enqueue(session, self._channels, [{"organization_id": organization_id, **row} for row in changes.notices])
-        for conversation_id in dict.fromkeys(changes.stale):
+        for conversation_id, item_id in changes.stale.items():
             head = await lock_conversation(session, organization_id, conversation_id)
-            stale = Handover(
-                "a message arrived too late to be answered as new", "channel", head["channel"], tell_customer=False
-            )
+            why = "a message arrived too late to be answered as new"
+            error = {"code": "too_late", "message": why}
+            stale = Handover(why, "channel", head["channel"], item_id=item_id, error=error, tell_customer=False)
             await hand_over(session, self._channels, organization_id, head, stale)

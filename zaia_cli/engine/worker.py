@@ -28,6 +28,8 @@ __all__ = ["Worker"]
 _log = logging.getLogger(__name__)
 
 _AWAY_MAX_S = 10.0
+_JUST_DUE_S = 0.5
+_JUST_DUE_WAIT_S = 0.02
 
 
 class Worker:
@@ -176,7 +178,9 @@ class Worker:
     async def _until_due(self, statement: str) -> float:
         rows = await self._parts.db.run(statement)
         wait_s, poll_s = rows[0]["wait_s"], self._parts.config.queue.poll_s
-        return poll_s if wait_s is None or wait_s <= 0 else min(poll_s, wait_s + 0.002)
+        if wait_s is None or wait_s < -_JUST_DUE_S:
+            return poll_s  # what has been due for long is not ours to take: its company is full, its account is closed
+        return min(poll_s, wait_s + 0.002 if wait_s > 0 else _JUST_DUE_WAIT_S)
 
     async def _beat(self) -> float:
         await self._parts.db.run(
