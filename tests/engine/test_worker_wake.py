@@ -10,6 +10,9 @@ from tests.engine.world import World
 from zaia_cli.engine.worker import Worker
 from zaia_cli.store.database import Database
 
+LISTENING = """SELECT count(*) FROM pg_stat_activity
+WHERE datname = current_database() AND state = 'idle' AND query = 'LISTEN zaia_work'"""
+
 
 async def test_what_becomes_due_just_after_the_claim_looked_starts_at_once(
     world: World, monkeypatch: pytest.MonkeyPatch
@@ -23,7 +26,9 @@ async def test_what_becomes_due_just_after_the_claim_looked_starts_at_once(
         return await original(self, name, *args, **params)
 
     monkeypatch.setattr(Database, "run", run)
-    await world.say("oi")
     async with world.running(Worker(world.parts(), has_scheduler=False)):
+        await world.until(LISTENING, 1)
+        await world.until("SELECT count(*) FROM workers", 1)
+        await world.say("oi")
         await world.until("SELECT state FROM parts", "accepted", limit_s=10)
     assert world.sent() == ["Recebi: oi"]
