@@ -280,7 +280,7 @@ async def test_070_an_expired_token_closes_one_companys_account_and_rows_wait(wo
     await world.say("dois", customer="5511900020000")
     await world.say("três", customer="5511900030000", account="100000000000002")
     await world.work()
-    rows = await world.rows("SELECT organization_id, state FROM parts ORDER BY position")
+    rows = await world.rows("SELECT organization_id, state FROM parts ORDER BY organization_id, position")
     assert [(row["organization_id"], row["state"]) for row in rows] == [
         ("loja-a", "pending"),
         ("loja-a", "pending"),

@@ -272,3 +272,16 @@ async def test_a_wait_longer_than_the_rest_of_the_time_is_not_waited() -> None:
     with pytest.raises(ModelError):
         await run_turn(turn(), model, Journal())
     assert time.monotonic() - started < 5
+
+
+async def test_a_copy_of_a_stored_call_does_not_run_after_a_resume() -> None:
+    tool = Book()
+    calls = (ToolCall("a", "book", {"day": "1"}), ToolCall("b", "book", {"day": "1"}))
+    stored = StepRecord(1, "", calls, {1: ToolRecord("succeeded", "booked", True)})
+    await run_turn(turn([tool], steps=(stored,)), Listed(text("ok")), Journal())
+    assert tool.booked == []
+
+
+async def test_a_stored_final_answer_over_the_limit_is_still_sent() -> None:
+    outcome = await run_turn(turn(steps=(StepRecord(1, "pronto", tokens=500_000),)), Listed(), Journal())
+    assert outcome.text == "pronto"

@@ -117,7 +117,7 @@ async def run_turn(turn: TurnInput, model: ChatModel, checkpoints: Checkpoints) 
     steps = list(turn.steps)
     for step in steps:
         guard.count(step.tool_calls, step.tokens)
-    if steps and (ended := await _finish_step(steps[-1], turn, guard, checkpoints)):
+    if steps and steps[-1].tool_calls and (ended := await _finish_step(steps[-1], turn, guard, checkpoints)):
         return ended
     if steps and not steps[-1].tool_calls and not turn.later:
         return TurnOutcome("answer", _said(steps))
@@ -187,6 +187,7 @@ async def _finish_step(step: StepRecord, turn: TurnInput, guard: Guard, checkpoi
             step.tools[ordinal] = ToolRecord("failed", _SKIPPED)
             continue
         if stored is not None and stored.state in ("succeeded", "failed") and call.name not in ending:
+            done[canonical_call(call)] = stored
             continue
         if tool is None or call.arguments is None:
             names = ", ".join(turn.tools)

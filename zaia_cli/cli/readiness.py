@@ -105,5 +105,5 @@ def _prompt_problem(row: dict[str, Any], prompts_dir: Path) -> str | None:
 
 def _tokens(accounts: list[dict[str, Any]]) -> Iterator[str]:
     for row in accounts:
-        if row["token_env"] and not os.environ.get(row["token_env"]):
+        if row["organization_id"] != "demo" and row["token_env"] and not os.environ.get(row["token_env"]):
             yield f"{row['token_env']} is not set ({row['channel']}:{row['account']} of {row['organization_id']})"

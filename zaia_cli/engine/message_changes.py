@@ -72,6 +72,7 @@ def _mark_changed(plan: ConversationPlan, out: Changes) -> None:
 def _cancel_pending(plan: ConversationPlan, why: str, out: Changes) -> None:
     if plan.pending is None:
         return
+    out.stale.pop(plan.id, None)
     if plan.is_new_item:
         plan.is_new_item = False
     else:

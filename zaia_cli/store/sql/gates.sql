@@ -5,8 +5,7 @@
 INSERT INTO gates (organization_id, name, reason, closed_until)
 VALUES (%(organization_id)s, %(name)s, %(reason)s, now() + make_interval(secs => %(wait_s)s))
 ON CONFLICT (organization_id, name) DO UPDATE SET reason = excluded.reason, closed_at = now(),
-  closed_until = CASE WHEN gates.closed_until IS NULL AND gates.closed_at > now() - interval '1 second'
-    THEN NULL ELSE excluded.closed_until END
+  closed_until = CASE WHEN gates.closed_until IS NULL THEN NULL ELSE excluded.closed_until END
 
 -- name: open
 DELETE FROM gates WHERE organization_id = %(organization_id)s AND name = %(name)s RETURNING name

@@ -209,7 +209,7 @@ SELECT DISTINCT s.organization_id, s.provider_message_id FROM statuses s
 LEFT JOIN deliveries d ON d.organization_id = s.organization_id AND d.opaque_id = s.opaque_id
 JOIN parts p ON p.organization_id = s.organization_id
   AND (p.provider_message_id = s.provider_message_id OR p.reply_id = d.reply_id AND p.n = d.part)
-WHERE s.applied_at IS NULL LIMIT 500
+WHERE s.applied_at IS NULL AND s.received_at > now() - interval '1 hour' LIMIT 500
 
 -- name: heartbeat
 INSERT INTO workers (id, in_flight, draining) VALUES (%(worker)s, %(in_flight)s, %(draining)s)
