@@ -99,7 +99,7 @@ app = typer.Typer(
 
 @app.callback()
 def _root() -> None:
-    """Durable engine and evaluation harness for customer-service AI agents.
+    """Durable engine for customer-service AI agents.
 
     \b
     Start here:

@@ -1,7 +1,7 @@
 """What follows when a part of a reply failed for good.
 
 Idea: the customer must not be left in silence, so the conversation goes to a person; the parts behind it are cancelled.
-Invariant: called in the transaction that made the part ``failed``, with the hot row locked. Tested in
+Invariant: called with the hot row locked, right after the part became ``failed``. Tested in
 ``tests/engine/test_delivery_cases.py``.
 """
 

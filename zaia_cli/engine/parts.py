@@ -1,7 +1,7 @@
 """What the engine is made of in one process.
 
 Idea: the composition root builds this once; everything on this floor takes it. Invariant: no module below reads the
-environment or the configuration file. Tested wherever the engine is.
+configuration file; ``engine.accounts`` alone reads the environment, for tokens. Tested wherever the engine is.
 """
 
 from __future__ import annotations
